@@ -1,0 +1,1 @@
+"""What a cluster would do: costs of collectives by published formulas."""
