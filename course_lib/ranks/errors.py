@@ -1,0 +1,55 @@
+"""What is raised when a run did not end well, and what is known of each rank that failed."""
+
+from dataclasses import dataclass, field
+
+from course_lib.observe import Frame, Trace, Trap
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What happened to one rank.
+
+    `kind` is "raised", "exited" (left without returning), "killed" (by a signal), "stuck" (still
+    waiting or running when the run was ended) or "unreadable" (its result cannot be sent back).
+    `what` is one phrase for a person; `where` holds the learner's frames, innermost first.
+    """
+
+    rank: int
+    kind: str
+    what: str
+    where: tuple[Frame, ...] = ()
+    traceback: str = ""
+
+
+@dataclass
+class RunRecord:
+    """Everything that was known when the run ended; shared by results and errors."""
+
+    world_size: int
+    output: dict[int, str] = field(default_factory=dict)
+    trace: Trace | None = None
+    notes: list[Trap] = field(default_factory=list)
+
+
+class RankError(RuntimeError):
+    """A rank raised, left or was killed.
+
+    `.report` is the text to read, `.failures` maps a rank to its `Failure`. `.output`, `.trace` and
+    `.notes` hold what was captured and observed until then, as in `RankResults`.
+    """
+
+    def __init__(self, report: str, failures: dict[int, Failure], record: RunRecord):
+        super().__init__(report)
+        self.report = report
+        self.failures = failures
+        self.output = record.output
+        self.trace = record.trace
+        self.notes = record.notes
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython asks for this instead of printing the frames of the launcher.
+        return [f"{type(self).__name__}: {self.report}"]
+
+
+class RankTimeout(RankError):
+    """The ranks were stuck: waiting for each other, or not finished in time."""

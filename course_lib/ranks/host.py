@@ -1,0 +1,197 @@
+"""The host: a small process beside the kernel that starts, reaps and ends the ranks.
+
+A kernel must not fork itself once torch has used threads in it, and a fresh Python needs seconds
+to import torch. The host imports torch once, never computes, and forks a rank in milliseconds.
+Where a fork after importing torch is unsafe (macOS) it starts a fresh Python for each rank instead.
+
+The host also sees to it that nothing is left. It holds one end of a socket; when the kernel dies,
+however it dies, the socket closes and the host ends every rank and removes the runs' folders. Every
+rank leads a process group of its own, which is killed with it, so a rank's children go too.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+# Imported when idle: torch.optim loads the first of these at the first optimizer step, and four
+# ranks that each do so keep two cores busy for seconds.
+_IDLE_IMPORTS = ["torch._dynamo"]
+_IDLE_SECONDS = 0.5
+
+
+def serve(control: socket.socket) -> None:
+    """Take orders (one JSON a line) until the kernel closes its end; then leave nothing."""
+    from course_lib.ranks import rank as rank_module  # imports torch, once for all ranks
+
+    _adopt_orphans()
+    wake_read, wake_write = os.pipe()
+    for end in (wake_read, wake_write):
+        os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake_write)
+
+    host = _Host(rank_module, own_fds=(control.fileno(), wake_read, wake_write))
+    pending = b""
+    idle_imports = []
+    try:
+        while True:
+            quiet = _IDLE_SECONDS if idle_imports and not host.pids else None
+            ready, _, _ = select.select([control, wake_read], [], [], quiet)
+            if not ready:
+                with contextlib.suppress(Exception):
+                    importlib.import_module(idle_imports.pop(0))
+                continue
+            if wake_read in ready:
+                os.read(wake_read, 4096)
+                host.reap()
+            if control in ready:
+                received = control.recv(65536)
+                if not received:
+                    return
+                *lines, pending = (pending + received).split(b"\n")
+                for line in lines:
+                    host.obey(json.loads(line))
+                    if host.pids and not host.served:
+                        host.served, idle_imports = True, list(_IDLE_IMPORTS)
+    finally:
+        for folder in list(host.folders):
+            host.end(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+        host.kill_orphans()
+
+
+class _Host:
+    def __init__(self, rank_module, own_fds: tuple[int, ...]):
+        self.rank_module = rank_module
+        self.own_fds = own_fds
+        self.pids: dict[int, tuple[str, int]] = {}  # pid -> (run folder, rank), not yet reaped
+        self.folders: set[str] = set()
+        self.served = False
+
+    def obey(self, order: dict) -> None:
+        folder = order["folder"]
+        if order["do"] == "start":
+            self.folders.add(folder)
+            for rank in range(order["world_size"]):
+                start = self._fork if order["start"] == "forkserver" else self._spawn
+                pid = start(folder, rank)
+                self.pids[pid] = (folder, rank)
+                self._run_dir(folder).tell(rank=rank, kind="started", pid=pid)
+        elif order["do"] == "stack":
+            for pid, (of, _) in self.pids.items():
+                if of == folder:
+                    _signal(os.kill, pid, self.rank_module.STACK_SIGNAL)
+        elif order["do"] == "end":
+            self.end(folder)
+            self._run_dir(folder).tell(kind="ended")
+            self.folders.discard(folder)
+
+    def _run_dir(self, folder: str):
+        return self.rank_module.RunDir(Path(folder))
+
+    def _fork(self, folder: str, rank: int) -> int:
+        pid = os.fork()
+        if pid:
+            with contextlib.suppress(OSError):
+                os.setpgid(pid, pid)  # in both processes, so that neither can be too late
+            return pid
+        status = 1
+        try:
+            os.setpgid(0, 0)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for fd in self.own_fds:
+                os.close(fd)
+            die_with_parent()
+            status = self.rank_module.main(folder, rank)
+        finally:
+            os._exit(status)
+
+    def _spawn(self, folder: str, rank: int) -> int:
+        code = "import sys; from course_lib.ranks import rank; sys.exit(rank.spawned())"
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, folder, str(rank)],
+            stdin=subprocess.DEVNULL,
+            process_group=0,
+        )
+        process.returncode = 0  # reaped here, by waitpid; Popen is not to wait for it as well
+        return process.pid
+
+    def reap(self) -> None:
+        """Collect every child that has ended, adopted grandchildren included."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if pid in self.pids:
+                folder, rank = self.pids.pop(pid)
+                _signal(os.killpg, pid, signal.SIGKILL)  # what the rank left running
+                code = os.waitstatus_to_exitcode(status)
+                self._run_dir(folder).tell(rank=rank, kind="exited", code=code)
+
+    def end(self, folder: str) -> None:
+        """Kill what is left of a run and wait until it is gone."""
+        pids = [pid for pid, (of, _) in self.pids.items() if of == folder]
+        for pid in pids:
+            _signal(os.killpg, pid, signal.SIGKILL)
+        for pid in pids:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+            self.pids.pop(pid, None)
+        if not self.pids:
+            self.kill_orphans()
+
+    def kill_orphans(self) -> None:
+        """Kill adopted descendants that had left their rank's process group (Linux)."""
+        for pid in _children() - self.pids.keys():
+            _signal(os.kill, pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def _children() -> set[int]:
+    """This process's children, adopted ones included; none where the system does not tell."""
+    with contextlib.suppress(OSError):
+        return set(
+            map(int, Path("/proc/self/task/", str(os.getpid()), "children").read_text().split())
+        )
+    return set()
+
+
+def _signal(send, pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        send(pid, number)
+
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def _adopt_orphans() -> None:
+    """Let a dead rank's children become the host's, which then ends them."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> None:
+    """Ask the system to kill this rank when its host is killed before it could clean up."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,79 @@
+"""The kernel's end of the host: started when first needed, one for each process."""
+
+import atexit
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from course_lib.ranks.rundir import RunDir
+
+_SERVE = (
+    "import socket, sys; from course_lib.ranks.host import serve; "
+    "serve(socket.socket(fileno=int(sys.argv[1])))"
+)
+_COURSE = Path(__file__).parents[2]
+
+_lock = threading.Lock()
+_host: "Host | None" = None
+
+
+class Host:
+    """A running host process and the socket that keeps it alive."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.control, theirs = socket.socketpair()
+        environ = dict(
+            os.environ,
+            PYTHONPATH=os.pathsep.join(filter(None, [str(_COURSE), os.environ.get("PYTHONPATH")])),
+            TORCH_CPP_LOG_LEVEL="ERROR",  # read once, when torch is imported
+            OPENBLAS_NUM_THREADS="1",  # no helper threads in a process that forks
+            COURSE_LIB_HOST="1",
+        )
+        self._stderr = tempfile.TemporaryFile()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _SERVE, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+                # Away from the kernel's process group, which Jupyter interrupts as a whole.
+                start_new_session=True,
+            )
+
+    @property
+    def alive(self) -> bool:
+        return self.owner == os.getpid() and self.process.poll() is None
+
+    @property
+    def last_words(self) -> str:
+        """What the host wrote before it ended; for the report of its death."""
+        self._stderr.seek(0)
+        return self._stderr.read().decode(errors="replace").strip() or "it left no message"
+
+    def order(self, do: str, run_dir: RunDir, **details: object) -> None:
+        message = json.dumps({"do": do, "folder": str(run_dir.path), **details})
+        self.control.sendall(message.encode() + b"\n")
+
+    def close(self) -> None:
+        if self.owner == os.getpid():
+            self.control.close()
+            self.process.wait(timeout=10)
+            self._stderr.close()
+
+
+def host() -> Host:
+    """The host of this process, started if there is none (after a fork: a new one)."""
+    global _host
+    with _lock:
+        if _host is None or not _host.alive:
+            _host = Host()
+            atexit.register(_host.close)
+        return _host

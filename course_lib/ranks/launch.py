@@ -1,0 +1,217 @@
+"""`run_ranks`: run a function on N real ranks and bring back what they returned.
+
+Each call starts fresh processes, so nothing of one run, crashed or stuck or merely untidy, is there
+in the next. The ranks meet through a file in the run's own folder: no environment variable is set,
+no port is opened for it.
+"""
+
+import json
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from course_lib.observe import Frame, Trace, read_trace
+from course_lib.ranks import capture, shipping, sources
+from course_lib.ranks.devices import place
+from course_lib.ranks.errors import Failure, RankError, RankTimeout, RunRecord
+from course_lib.ranks.hostclient import host
+from course_lib.ranks.report import write_report
+from course_lib.ranks.results import RankResults
+from course_lib.ranks.rundir import RunDir
+from course_lib.ranks.watch import Outcome, Watch
+
+_MOST_RANKS = 256
+# Left over from torchrun or an earlier experiment, these would make a rank talk to someone else.
+_FOREIGN = ("MASTER_ADDR", "MASTER_PORT", "GROUP_RANK", "ROLE_RANK", "TORCHELASTIC_", "COURSE_LIB_")
+_one_at_a_time = threading.RLock()
+
+
+def run_ranks(
+    fn: Callable[..., Any],
+    world_size: int,
+    *args: Any,
+    timeout: float = 20.0,
+    observe: bool = True,
+    device: str = "auto",
+    start: str | None = None,
+    **kwargs: Any,
+) -> RankResults:
+    """Run `fn(*args, **kwargs)` on `world_size` ranks and return what each of them returned.
+
+    `fn` may live in a cell, be a lambda or a closure, and use whatever its cell uses. On every rank
+    the default process group is up when it starts: it calls `torch.distributed` as it would on a
+    cluster. What the ranks print is shown when they are done, rank by rank.
+
+    timeout: seconds until ranks that have not finished are ended. Ranks that can only wait for each
+        other are noticed after about two seconds.
+    observe: record what the ranks send and receive (`results.trace`).
+    device: "auto" takes NCCL where there is a GPU for every rank, else gloo on the CPU.
+    start: "forkserver" or "spawn"; None takes the one that is right for this system.
+
+    Raises `ValueError` for a bad argument before any process starts, `RankError` when a rank raised
+    or died, and `RankTimeout` when the ranks were stuck.
+    """
+    try:
+        results = collect(
+            fn,
+            world_size,
+            args,
+            kwargs,
+            timeout=timeout,
+            observe=observe,
+            device=device,
+            start=start,
+        )
+    except RankError as error:
+        capture.show(error.output)
+        raise
+    if device == "auto" and (note := place(world_size, device).reason) != "gloo on the CPU":
+        print(note)
+    capture.show(results.output)
+    for trap in results.notes:
+        print(f"note: {trap.message}")
+    return results
+
+
+def collect(
+    fn: Callable[..., Any],
+    world_size: int,
+    args: tuple = (),
+    kwargs: dict[str, Any] | None = None,
+    *,
+    timeout: float = 20.0,
+    observe: bool = True,
+    device: str = "auto",
+    start: str | None = None,
+) -> RankResults:
+    """`run_ranks` without showing anything."""
+    _validate(fn, world_size, timeout)
+    start = start or default_start()
+    if start not in ("forkserver", "spawn"):
+        raise ValueError(f'start must be "forkserver" or "spawn", not {start!r}')
+    placement = place(world_size, device)
+    call = _pack_call(fn, args, kwargs or {})
+
+    with _one_at_a_time:
+        run_dir = RunDir.create()
+        watch = None
+        try:
+            job = {
+                "call": call,
+                "world_size": world_size,
+                "timeout": timeout,
+                "observe": observe,
+                "backend": placement.backend,
+                "device": placement.device,
+                "threads": max(1, len(_cores()) // world_size),
+                "environ": {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN)},
+                "path": sys.path,
+                "folder": os.getcwd(),
+            }
+            run_dir.job.write_bytes(pickle.dumps(job))
+            watch = Watch(run_dir, host(), world_size, observe)
+            watch.host.order("start", run_dir, world_size=world_size, start=start)
+            outcome = watch.until_over(timeout)
+            if outcome.unfinished:
+                watch.ask_for_stacks()
+            if outcome.complete:
+                run_dir.store().set("release", b"1")
+                watch.until_gone()
+            ended, watch = watch, None
+            ended.end()
+            return _conclude(run_dir, outcome, timeout, observe)
+        finally:
+            if watch:  # interrupted, or our own error
+                watch.end()
+            run_dir.remove()
+
+
+def default_start() -> str:
+    """ "forkserver" on Linux. Elsewhere a fork after importing torch is unsafe, so "spawn"."""
+    return "forkserver" if sys.platform == "linux" else "spawn"
+
+
+def _validate(fn: Any, world_size: Any, timeout: Any) -> None:
+    if not callable(fn):
+        raise ValueError(
+            f"run_ranks needs a function, not {type(fn).__name__}. Write run_ranks(fn, 4), without "
+            "calling fn: it is called on every rank."
+        )
+    if isinstance(world_size, bool) or not isinstance(world_size, int):
+        raise ValueError(f"world_size must be a whole number of ranks, not {world_size!r}")
+    if not 1 <= world_size <= _MOST_RANKS:
+        raise ValueError(f"world_size must be from 1 to {_MOST_RANKS}, not {world_size}")
+    if not timeout > 0:
+        raise ValueError(f"timeout must be more than 0 seconds, not {timeout}")
+
+
+def _pack_call(fn: Callable, args: tuple, kwargs: dict[str, Any]) -> bytes:
+    try:
+        return shipping.pack((fn, args, kwargs))
+    except Exception as problem:
+        raise ValueError(
+            f"{getattr(fn, '__name__', 'the function')} uses something that cannot be sent to "
+            f"another process: {problem}. Create it inside the function instead, so that each rank "
+            "makes its own."
+        ) from problem
+
+
+def _cores() -> list[int] | range:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return range(os.cpu_count() or 1)
+
+
+def _conclude(run_dir: RunDir, outcome: Outcome, timeout: float, observe: bool) -> RankResults:
+    """Turn the files of a run that is over into results or an error."""
+    ranks = range(outcome.world_size)
+    trace = read_trace({r: run_dir.of(r, "journal") for r in ranks}) if observe else None
+    record = RunRecord(
+        world_size=outcome.world_size,
+        output={rank: capture.read_output(run_dir.of(rank, "out")) for rank in ranks},
+        trace=trace,
+        notes=list(trace.traps) if trace else [],
+    )
+    values: list[Any] = [None] * outcome.world_size
+    failures: dict[int, Failure] = {}
+    for rank in ranks:
+        if outcome.delivered.get(rank) == "result":
+            try:
+                values[rank] = shipping.unpack(run_dir.of(rank, "result").read_bytes())
+            except Exception as problem:
+                what = f"its result cannot be read here: {type(problem).__name__}: {problem}"
+                failures[rank] = Failure(rank, "unreadable", what)
+        else:
+            failures[rank] = _failure(run_dir, outcome, rank, trace)
+    if not failures:
+        return RankResults(values, record)
+    report = write_report(outcome, failures, record, timeout)
+    stuck = all(failure.kind == "stuck" for failure in failures.values())
+    raise (RankTimeout if stuck else RankError)(report, failures, record)
+
+
+def _failure(run_dir: RunDir, outcome: Outcome, rank: int, trace: Trace | None) -> Failure:
+    if outcome.delivered.get(rank) == "failure":
+        told = json.loads(run_dir.of(rank, "failure").read_bytes())
+        where = sources.learners_frames([Frame(*frame) for frame in told["frames"]])
+        what = f"{told['type']}: {told['message']}".removesuffix(": ")
+        return Failure(rank, told["kind"], what, where, told["traceback"])
+
+    dump = run_dir.of(rank, "stack").read_text() if run_dir.of(rank, "stack").exists() else ""
+    where = sources.learners_frames(sources.read_dump(dump))
+    if rank == outcome.flooded:
+        return Failure(rank, "stuck", "printed without end", where)
+    if rank not in outcome.exited:
+        return Failure(rank, "stuck", "had not finished", where)
+    code = outcome.exited[rank]
+    if code >= 0:
+        what = f"left with exit code {code}, without returning from the function"
+        return Failure(rank, "exited", what, where)
+    name = signal.Signals(-code).name
+    if not where and trace and (event := trace.waiting(rank)):
+        where = event.where
+    return Failure(rank, "killed", f"was killed by {name}", where)

@@ -1,0 +1,170 @@
+"""The life of one rank process: join the group, run the learner's function, deliver, leave.
+
+A rank that has delivered its result or its exception does not leave at once: it waits to be ended.
+Were it to leave, its sockets would close, and every rank that waits for it would raise a
+"connection closed by peer" that hides what happened first.
+"""
+
+import contextlib
+import datetime
+import faulthandler
+import io
+import json
+import os
+import pickle
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from course_lib.observe import Recorder
+from course_lib.ranks import progress, shipping
+from course_lib.ranks.host import die_with_parent
+from course_lib.ranks.rundir import RunDir
+
+STACK_SIGNAL = getattr(signal, "SIGUSR1", None)
+_LOOPBACK = {"linux": "lo", "darwin": "lo0"}
+
+
+def spawned() -> int:
+    """Entry of a rank that is a fresh Python: `python -c ... FOLDER RANK`."""
+    die_with_parent()
+    return main(sys.argv[1], int(sys.argv[2]))
+
+
+def main(folder: str, rank: int) -> int:
+    """Run one rank of the job in `folder`; the exit status says only whether it delivered."""
+    run_dir = RunDir(Path(folder))
+    stack_file = _redirect(run_dir, rank)
+    job = pickle.loads(run_dir.job.read_bytes())
+    # Longer than the kernel's patience: gloo's own time-out explains nothing.
+    patience = datetime.timedelta(seconds=job["timeout"] + 60)
+    _settle(job, rank)
+    store = run_dir.store(patience)
+    try:
+        payload, what = _work(run_dir, job, rank, store), "result"
+    except BaseException as problem:  # SystemExit and KeyboardInterrupt end the rank, not us
+        payload, what = json.dumps(_describe(problem)).encode(), "failure"
+    _flush()
+    run_dir.deliver(rank, what, payload)
+    run_dir.tell(rank=rank, kind=what)
+    with contextlib.suppress(Exception):
+        store.wait(["release"], patience)  # until the kernel has all, or ends this process
+    with contextlib.suppress(Exception):
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    _flush()
+    stack_file.close()
+    # Not sys.exit: the learner's threads and exit handlers cannot keep a finished rank alive.
+    os._exit(0)
+
+
+def _redirect(run_dir: RunDir, rank: int) -> io.FileIO:
+    """Send all that this process prints to its own file, Python and native code alike."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    output = os.open(run_dir.of(rank, "out"), flags)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
+    os.close(output)
+    os.close(nothing)
+    # Nothing is kept back in a buffer: a killed rank's last words are in the file.
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        raw = open(fd, "wb", buffering=0, closefd=False)
+        stream = io.TextIOWrapper(raw, "utf-8", errors="backslashreplace", write_through=True)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)
+
+    stack_file = open(run_dir.of(rank, "stack"), "wb", buffering=0)
+    faulthandler.enable(stack_file, all_threads=False)
+    if STACK_SIGNAL:
+        # Runs in C, so it also shows the line of a rank that is blocked inside gloo.
+        faulthandler.register(STACK_SIGNAL, stack_file, all_threads=False)
+    return stack_file
+
+
+def _settle(job: dict, rank: int) -> None:
+    """Take over the kernel's folder, path and environment, and this rank's share of the cores."""
+    os.environ.clear()
+    os.environ.update(job["environ"])
+    threads = str(job["threads"])
+    os.environ.update(
+        RANK=str(rank),
+        LOCAL_RANK=str(rank),
+        WORLD_SIZE=str(job["world_size"]),
+        LOCAL_WORLD_SIZE=str(job["world_size"]),
+        OMP_NUM_THREADS=threads,
+        MKL_NUM_THREADS=threads,
+        GLOO_SOCKET_IFNAME=_LOOPBACK.get(sys.platform, ""),
+        NCCL_SOCKET_IFNAME=_LOOPBACK.get(sys.platform, ""),
+    )
+    with contextlib.suppress(OSError):
+        os.chdir(job["folder"])
+    sys.path[:] = job["path"]
+    sys.argv = [""]
+    torch.set_num_threads(job["threads"])
+
+
+def _work(run_dir: RunDir, job: dict, rank: int, store: dist.Store) -> bytes:
+    if job["device"] == "cuda":
+        torch.cuda.set_device(rank)
+    dist.init_process_group(
+        job["backend"],
+        store=dist.PrefixStore("group", store),
+        rank=rank,
+        world_size=job["world_size"],
+        timeout=store.timeout,
+    )
+    progress.attach(run_dir, rank)
+    function, args, kwargs = shipping.unpack(job["call"])
+    recorder = Recorder(run_dir.of(rank, "journal"), rank) if job["observe"] else None
+    with recorder or contextlib.nullcontext():
+        value = function(*args, **kwargs)
+    try:
+        return shipping.pack_result(value)
+    except Exception as problem:
+        raise UnreadableResult(f"{type(value).__name__}: {problem}") from problem
+
+
+class UnreadableResult(TypeError):
+    """The function returned something that cannot travel between processes."""
+
+
+def _describe(problem: BaseException) -> dict[str, Any]:
+    """The exception as plain data: its class may exist nowhere but in this process."""
+    frames, step = [], problem.__traceback__
+    while step:
+        code = step.tb_frame.f_code
+        frames.append([code.co_filename, step.tb_lineno, code.co_name])
+        step = step.tb_next
+    if isinstance(problem, SyntaxError) and problem.filename:
+        frames.append([problem.filename, problem.lineno or 0, "<syntax>"])
+    kind = "raised"
+    if isinstance(problem, SystemExit):
+        kind = "exited"
+    elif isinstance(problem, UnreadableResult):
+        kind = "unreadable"
+    try:
+        message = str(problem)
+    except Exception:
+        message = "(its message could not be printed)"
+    return {
+        "kind": kind,
+        "type": type(problem).__name__,
+        "message": message,
+        "frames": frames[::-1],
+        "traceback": "".join(traceback.format_exception(problem)),
+        "time": time.monotonic(),
+    }
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()

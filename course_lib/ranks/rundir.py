@@ -1,0 +1,81 @@
+"""The folder through which a run's processes talk to the kernel: one per run, gone at its end.
+
+Plain files, because a file outlives the rank that wrote it: what a rank printed, recorded and
+raised before it was killed can still be read.
+
+    job              what to run and how (written by the kernel)
+    store            where the ranks meet (torch's FileStore)
+    events           a named pipe: ranks and host report progress, results, exits; one JSON a line
+    0.out            what rank 0 printed, Python and native code alike
+    0.journal        what rank 0 did (course_lib.observe)
+    0.result         the pickled return value, or
+    0.failure        the exception, as JSON
+    0.stack          where rank 0 was when it was asked, or crashed (faulthandler)
+"""
+
+import datetime
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+
+class RunDir:
+    """Paths and the event pipe of one run."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    @classmethod
+    def create(cls) -> "RunDir":
+        run = cls(Path(tempfile.mkdtemp(prefix="ranks-")))
+        os.mkfifo(run.events)
+        return run
+
+    @property
+    def job(self) -> Path:
+        return self.path / "job"
+
+    @property
+    def events(self) -> Path:
+        return self.path / "events"
+
+    def store(self, timeout: datetime.timedelta = datetime.timedelta(minutes=1)) -> dist.Store:
+        """The rendezvous of this run.
+
+        A file and not a TCPStore: nothing to connect to, no port, and 64 ranks meet faster.
+        """
+        store = dist.FileStore(str(self.path / "store"))
+        store.set_timeout(timeout)
+        return store
+
+    def of(self, rank: int, what: str) -> Path:
+        return self.path / f"{rank}.{what}"
+
+    def deliver(self, rank: int, what: str, payload: bytes) -> None:
+        """Write a rank's file so that a reader sees all of it or nothing."""
+        unfinished = self.of(rank, what + ".part")
+        unfinished.write_bytes(payload)
+        unfinished.rename(self.of(rank, what))
+
+    def tell(self, **event: Any) -> None:
+        """Send one event to the kernel; silently nothing when the kernel has gone."""
+        try:
+            pipe = os.open(self.events, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            return
+        try:
+            # One write below PIPE_BUF is atomic, so the lines of many ranks never mix.
+            os.set_blocking(pipe, True)
+            os.write(pipe, json.dumps(event).encode() + b"\n")
+        except OSError:
+            pass
+        finally:
+            os.close(pipe)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)

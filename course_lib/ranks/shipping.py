@@ -1,0 +1,73 @@
+"""What crosses the process border: the learner's function going out, its results coming back.
+
+Functions go by value (cloudpickle), so a function of a notebook cell, a lambda or a closure can run
+in a process that never saw the notebook. Tensors come back detached, on the CPU, and without the
+storage that they were a view of: plain bytes, no file descriptors or shared memory of a process
+that is about to end.
+"""
+
+import io
+import types
+from collections import ChainMap
+from typing import Any
+
+import cloudpickle
+import torch
+
+
+def pack(value: Any) -> bytes:
+    """Pickle `value` by value, keeping for each code object the file it was written in."""
+    with io.BytesIO() as file:
+        _Outgoing(file).dump(value)
+        return file.getvalue()
+
+
+def pack_result(value: Any) -> bytes:
+    """Pickle what a rank returned; see `unpack` for what arrives."""
+    with io.BytesIO() as file:
+        _Result(file).dump(value)
+        return file.getvalue()
+
+
+def unpack(payload: bytes) -> Any:
+    """Load what `pack` or `pack_result` made. Loads pickles: only for one's own ranks."""
+    return cloudpickle.loads(payload)
+
+
+def _reduce_code(code: types.CodeType) -> tuple:
+    # cloudpickle calls every file "<dynamic-code>". The report of a stuck rank must name the cell
+    # and line that the learner wrote, so the name is put back on arrival.
+    constructor, arguments = cloudpickle.Pickler.dispatch_table[types.CodeType](code)[:2]
+    return _restore_code, (constructor, arguments, code.co_filename)
+
+
+def _restore_code(constructor: type, arguments: tuple, filename: str) -> types.CodeType:
+    return constructor(*arguments).replace(co_filename=filename)
+
+
+class _Outgoing(cloudpickle.Pickler):
+    dispatch_table = ChainMap({types.CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table)
+
+
+class _Result(_Outgoing):
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided:
+            return _reduce_tensor(value)
+        return super().reducer_override(value)
+
+
+def _reduce_tensor(tensor: torch.Tensor) -> tuple:
+    values = tensor.detach().cpu().contiguous()
+    payload = values.reshape(-1).view(torch.uint8).numpy().tobytes()
+    trainable = tensor.requires_grad if isinstance(tensor, torch.nn.Parameter) else None
+    return _restore_tensor, (payload, values.dtype, tuple(values.shape), trainable)
+
+
+def _restore_tensor(
+    payload: bytes, dtype: torch.dtype, shape: tuple[int, ...], trainable: bool | None
+) -> torch.Tensor:
+    if payload:
+        tensor = torch.frombuffer(bytearray(payload), dtype=dtype).reshape(shape)
+    else:
+        tensor = torch.empty(shape, dtype=dtype)
+    return tensor if trainable is None else torch.nn.Parameter(tensor, requires_grad=trainable)

@@ -1,0 +1,191 @@
+"""The kernel's side of a run: wait for the ranks, notice when they are stuck, end them.
+
+A run is over when every rank has delivered its result, when one of them failed and the others have
+settled, when all that are left wait for each other, or when the time is up.
+"""
+
+import json
+import os
+import select
+import sys
+import time
+from dataclasses import dataclass, field
+
+from course_lib.observe import read_trace
+from course_lib.ranks.hostclient import Host
+from course_lib.ranks.progress import Bar
+from course_lib.ranks.rundir import RunDir
+
+_TICK = 0.25
+# A failed rank's peers get this long to fail as well or to come to a halt, so that the report can
+# say where each of them was. The usual case, all of them failing alike, takes milliseconds.
+_SETTLE = 1.0
+# Ranks that wait for each other, do nothing and change nothing for this long are deadlocked: over
+# loopback a message that is on its way keeps a processor busy.
+_STILL = 1.5
+_STILL_UNSEEN = 5.0  # where the processor time of a process cannot be read (macOS)
+_OUTPUT_LIMIT = 64 * 2**20
+
+
+@dataclass
+class Outcome:
+    """How the run ended; rank by rank what is known."""
+
+    world_size: int
+    delivered: dict[int, str] = field(default_factory=dict)  # rank -> "result" or "failure"
+    exited: dict[int, int] = field(default_factory=dict)  # rank -> exit code, without delivering
+    deadlocked: bool = False
+    out_of_time: bool = False
+    flooded: int | None = None  # the rank that printed without end
+
+    @property
+    def unfinished(self) -> list[int]:
+        done = self.delivered.keys() | self.exited.keys()
+        return [rank for rank in range(self.world_size) if rank not in done]
+
+    @property
+    def complete(self) -> bool:
+        return all(self.delivered.get(rank) == "result" for rank in range(self.world_size))
+
+
+class Watch:
+    """Follows one run from start to end through its event pipe."""
+
+    def __init__(self, run_dir: RunDir, host: Host, world_size: int, observed: bool):
+        self.run_dir, self.host, self.observed = run_dir, host, observed
+        # Opened for reading and writing, so that it never looks closed between two writers.
+        self.pipe = os.open(run_dir.events, os.O_RDWR | os.O_NONBLOCK)
+        self.outcome = Outcome(world_size)
+        self.pids: dict[int, int] = {}
+        self.gone: set[int] = set()
+        self.bar = Bar(world_size)
+        self.ended = False
+        self._pending = b""
+        self._sign_of_life: object = None
+        self._still_since = time.monotonic()
+
+    def until_over(self, timeout: float) -> Outcome:
+        deadline = time.monotonic() + timeout
+        settled_by = None
+        outcome = self.outcome
+        while not outcome.complete:
+            now = time.monotonic()
+            if any(kind == "failure" for kind in outcome.delivered.values()) or outcome.exited:
+                settled_by = settled_by or now + _SETTLE
+                if now >= settled_by or self._all_blocked():
+                    break
+            if now >= deadline:
+                outcome.out_of_time = True
+                break
+            self._receive(min(_TICK, deadline - now, (settled_by or deadline) - now))
+            if settled_by is None and self._deadlocked():
+                outcome.deadlocked = True
+                break
+            if self._flooded():
+                break
+        return outcome
+
+    def until_gone(self, patience: float = 2.0) -> None:
+        """Let the ranks of a complete run close their process group and leave by themselves."""
+        deadline = time.monotonic() + patience
+        while len(self.gone) < self.outcome.world_size and time.monotonic() < deadline:
+            self._receive(deadline - time.monotonic())
+
+    def ask_for_stacks(self, patience: float = 0.5) -> None:
+        """Let every unfinished rank write down where it is, blocked in C++ or not."""
+        waiting = [self.run_dir.of(rank, "stack") for rank in self.outcome.unfinished]
+        before = {path: _size(path) for path in waiting}
+        self.host.order("stack", self.run_dir)
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline and any(_size(p) == before[p] for p in waiting):
+            time.sleep(0.01)
+        time.sleep(0.02)  # a dump is a few writes
+
+    def end(self) -> None:
+        """Kill what still runs and wait until the host says that nothing is left."""
+        self.bar.close()
+        try:
+            if self.host.alive:
+                self.host.order("end", self.run_dir)
+                deadline = time.monotonic() + 5
+                while not self.ended and self.host.alive and time.monotonic() < deadline:
+                    self._receive(_TICK)
+        finally:
+            os.close(self.pipe)
+
+    def _receive(self, patience: float) -> None:
+        ready, _, _ = select.select([self.pipe, self.host.control], [], [], max(0.0, patience))
+        if self.host.control in ready and not self.host.alive:
+            raise RuntimeError(
+                f"the process that starts the ranks has ended: {self.host.last_words}"
+            )
+        if self.pipe not in ready:
+            return
+        *lines, self._pending = (self._pending + os.read(self.pipe, 65536)).split(b"\n")
+        for line in lines:
+            self._note(**json.loads(line))
+
+    def _note(self, kind: str, rank: int = -1, **details: int) -> None:
+        if kind == "started":
+            self.pids[rank] = details["pid"]
+        elif kind in ("result", "failure"):
+            self.outcome.delivered[rank] = kind
+        elif kind == "exited":
+            self.gone.add(rank)
+            if rank not in self.outcome.delivered:
+                self.outcome.exited[rank] = details["code"]
+        elif kind == "step":
+            self.bar.update(rank, details["done"], details["total"])
+        elif kind == "ended":
+            self.ended = True
+
+    def _deadlocked(self) -> bool:
+        """Whether every unfinished rank waits in a communication, and nothing moves."""
+        now = time.monotonic()
+        ranks = self.outcome.unfinished
+        signs = [(_size(self.run_dir.of(r, "journal")), _activity(self.pids.get(r))) for r in ranks]
+        if signs != self._sign_of_life:
+            self._sign_of_life, self._still_since = signs, now
+            return False
+        seen = all(activity is not None for _, activity in signs)
+        if now - self._still_since < (_STILL if seen else _STILL_UNSEEN):
+            return False
+        return self._all_blocked()
+
+    def _all_blocked(self) -> bool:
+        if not self.observed:
+            return False
+        ranks = self.outcome.unfinished
+        trace = read_trace({rank: self.run_dir.of(rank, "journal") for rank in ranks})
+        return all(trace.waiting(rank) is not None for rank in ranks)
+
+    def _flooded(self) -> bool:
+        for rank in range(self.outcome.world_size):
+            if _size(self.run_dir.of(rank, "out")) > _OUTPUT_LIMIT:
+                self.outcome.flooded = rank
+                return True
+        return False
+
+
+def _size(path: os.PathLike) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _activity(pid: int | None) -> tuple | None:
+    """Processor time of all threads of `pid`, and a moving part while any of them runs."""
+    if sys.platform != "linux" or pid is None:
+        return None
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+        fields = []
+        for task in tasks:
+            with open(f"/proc/{pid}/task/{task}/stat") as file:
+                fields.append(file.read().rpartition(")")[2].split())
+    except OSError:
+        return ()
+    if any(field[0] in "RD" for field in fields):
+        return (time.monotonic(),)
+    return tuple(sorted((task, f[11], f[12]) for task, f in zip(tasks, fields, strict=True)))

@@ -1,0 +1,141 @@
+"""What happens in a real Jupyter kernel, where most of the trouble is."""
+
+import re
+import time
+
+import psutil
+import pytest
+
+from tests.ranks.kernel import Kernel, kernel, until
+
+
+@pytest.fixture(scope="module")
+def shared() -> Kernel:
+    with kernel() as running:
+        running.run("import torch, torch.distributed as dist\nfrom course_lib import run_ranks")
+        running.run("%load_ext course_lib")
+        yield running
+
+
+def test_functions_of_cells(shared: Kernel) -> None:
+    shared.run(
+        "def scale(x): return x * 10\n"
+        "class Net(torch.nn.Linear):\n"
+        "    pass\n"
+        "def step(k):\n"
+        "    def inner(): return scale(dist.get_rank())\n"
+        "    return inner() + k, type(Net(1, 1)).__name__"
+    )
+    assert shared.run("list(run_ranks(step, 2, 1))").result == "[(1, 'Net'), (11, 'Net')]"
+    shared.run("def scale(x): return x * 100")
+    assert shared.run("list(run_ranks(step, 2, 1))").result == "[(1, 'Net'), (101, 'Net')]"
+    assert shared.run("isinstance(run_ranks(lambda: Net(1, 1), 1)[0], Net)").result == "True"
+
+
+def test_after_torch_has_used_threads(shared: Kernel) -> None:
+    work = "(torch.randn(1500, 1500) @ torch.randn(1500, 1500)).sum()"
+    shared.run(f"torch.set_num_threads(2); {work}")
+    assert shared.run(f"len(run_ranks(lambda: {work}, 2))").result == "2"
+    assert shared.run("torch.get_num_threads()").result == "2"
+
+
+def test_an_error_is_one_short_text_that_names_the_cell(shared: Kernel) -> None:
+    shared.run(
+        "def f():\n"
+        "    if dist.get_rank() == 1:\n"
+        "        raise ValueError('why')\n"
+        "    dist.barrier()"
+    )
+    out = shared.run("run_ranks(f, 2)")
+    assert out.error == "RankError" and out.stderr == ""
+    assert re.search(
+        r"rank 1 raised ValueError: why\n    in cell \[\d+\], line 3:  raise ValueError\('why'\)",
+        out.traceback,
+    )
+    assert "launch.py" not in out.traceback and len(out.traceback.splitlines()) < 12
+
+
+def test_magic(shared: Kernel) -> None:
+    shared.run("base = 5")
+    out = shared.run(
+        "%%ranks 3 -o kept\nx = torch.tensor(base + dist.get_rank())\nprint('mine', x.item())\n"
+        "dist.all_reduce(x)\nx"
+    )
+    assert out.stdout.splitlines() == [
+        line for r in range(3) for line in (f"[rank {r}] mine {5 + r}", f"[rank {r}] → tensor(18)")
+    ]
+    assert shared.run("[int(v) for v in kept]").result == "[18, 18, 18]"
+
+
+def test_magic_names_the_line_that_the_learner_sees(shared: Kernel) -> None:
+    out = shared.run("%%ranks 2\n\nx = 1\nraise ValueError(x)")
+    assert re.search(r"in cell \[\d+\], line 4:  raise ValueError\(x\)", out.traceback)
+    assert "say how many ranks" in shared.run("%%ranks\n1").stderr
+
+
+def test_a_bar_leaves_nothing(shared: Kernel) -> None:
+    out = shared.run(
+        "def slow():\n"
+        "    import time\n"
+        "    from course_lib.ranks import report_step\n"
+        "    for i in range(16):\n"
+        "        time.sleep(0.1); report_step(i + 1, 16)\n"
+        "run_ranks(slow, 2);"
+    )
+    assert out.stdout == ""
+    texts = [bundle.get("text/plain", "") for bundle in out.displays]
+    assert texts[0] == "" and texts[-1] == ""
+    assert any(re.search(r"█+░* step 1\d of 16", text) for text in texts)
+
+
+def test_interrupt_leaves_no_process(shared: Kernel) -> None:
+    message = shared.start(
+        "def stuck():\n"
+        "    import subprocess\n"
+        "    subprocess.Popen(['sleep', '600'])\n"
+        "    dist.recv(torch.ones(1), 1 - dist.get_rank())\n"
+        "run_ranks(stuck, 2, timeout=600, observe=False)"
+    )
+    assert until(lambda: sum(p.name() == "sleep" for p in shared.ranks()) == 2)
+    started = time.monotonic()
+    shared.interrupt()
+    assert shared.finish(message).error == "KeyboardInterrupt"
+    assert time.monotonic() - started < 3
+    assert shared.ranks() == []
+    assert shared.run("len(run_ranks(dist.get_rank, 2))").result == "2"
+
+
+def test_a_killed_kernel_leaves_no_process(tmp_path) -> None:
+    with kernel(TMPDIR=str(tmp_path)) as victim:
+        victim.run("import torch, torch.distributed as dist\nfrom course_lib import run_ranks")
+        victim.start(
+            "def stuck():\n"
+            "    import subprocess\n"
+            "    subprocess.Popen(['sleep', '600'])\n"
+            "    dist.recv(torch.ones(1), 1 - dist.get_rank())\n"
+            "run_ranks(stuck, 3, timeout=600, observe=False)"
+        )
+        assert until(lambda: sum(p.name() == "sleep" for p in victim.ranks()) == 3)
+        family = victim.descendants()
+        assert len(family) == 7  # host, ranks and their children
+        victim.kill()
+        _, alive = psutil.wait_procs(family, timeout=5)
+        assert alive == []
+        assert list(tmp_path.glob("ranks-*")) == []
+
+
+def test_four_notebooks_at_once() -> None:
+    kernels = [Kernel() for _ in range(4)]
+    try:
+        setup = "import torch, torch.distributed as dist\nfrom course_lib import run_ranks"
+        code = (
+            f"{setup}\n"
+            "def f():\n    x = torch.ones(1); dist.all_reduce(x); return x.item()\n"
+            "[sum(run_ranks(f, 4, timeout=60)) for _ in range(5)]"
+        )
+        messages = [k.start(code) for k in kernels]
+        answers = [k.finish(m, 120) for k, m in zip(kernels, messages, strict=True)]
+        assert [a.result for a in answers] == ["[16.0, 16.0, 16.0, 16.0, 16.0]"] * 4
+    finally:
+        for k in kernels:
+            k.close()

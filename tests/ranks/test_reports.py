@@ -1,0 +1,269 @@
+"""What a stuck or broken run says: the ranks, their lines, the reason and the way out."""
+
+import os
+import re
+import signal
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from course_lib.ranks import RankError, RankTimeout, collect
+
+
+def report_of(fn, world_size: int = 2, kind: type = RankError, timeout: float = 15.0) -> str:
+    started = time.monotonic()
+    with pytest.raises(kind) as caught:
+        collect(fn, world_size, timeout=timeout)
+    assert type(caught.value) is kind
+    assert time.monotonic() - started < timeout + 2
+    return caught.value.report
+
+
+def line_of(fn, text: str) -> str:
+    """ "test_reports.py, line N" of the line of `fn` that holds `text`."""
+    import inspect
+
+    lines, first = inspect.getsourcelines(fn)
+    number = first + next(i for i, line in enumerate(lines) if text in line)
+    return f"test_reports.py, line {number}"
+
+
+@pytest.mark.parametrize("size", [1, 1_000_000])
+def test_both_send_first(size: int) -> None:
+    def both_send():
+        other = 1 - dist.get_rank()
+        dist.send(torch.ones(size), other)
+        dist.recv(torch.ones(size), other)
+
+    report = report_of(both_send, kind=RankTimeout)
+    for rank in (0, 1):
+        assert re.search(
+            rf"rank {rank}  waits to send {size} float32 to rank {1 - rank} +"
+            + line_of(both_send, "dist.send")
+            + r":  dist.send\(torch.ones\(size\), other\)",
+            report,
+        )
+    assert "ranks 0 and 1 all send first" in report
+    assert "dist.isend" in report
+
+
+def test_three_send_in_a_ring() -> None:
+    def ring():
+        rank, n = dist.get_rank(), dist.get_world_size()
+        dist.send(torch.ones(2), (rank + 1) % n)
+        dist.recv(torch.ones(2), (rank - 1) % n)
+
+    assert "ranks 0, 1 and 2 all send first" in report_of(ring, 3, RankTimeout)
+
+
+def test_both_receive_first() -> None:
+    def both_receive():
+        dist.recv(torch.ones(1), 1 - dist.get_rank())
+
+    report = report_of(both_receive, kind=RankTimeout)
+    assert "all wait to receive first, so that nobody comes to send" in report
+
+
+def test_receive_from_a_rank_that_has_returned() -> None:
+    def early():
+        if dist.get_rank() == 1:
+            return dist.send(torch.ones(1), 0)
+        for _ in range(2):
+            dist.recv(torch.ones(1), 1)
+
+    report = report_of(early, kind=RankTimeout)
+    assert "rank 1  had returned" in report
+    assert "rank 0 waits for a message from rank 1, but rank 1 has returned" in report
+    assert "rank 1 has sent it one message, and this is its 2nd receive" in report
+
+
+def test_an_irecv_waits_at_its_wait() -> None:
+    def waits():
+        if dist.get_rank() == 0:
+            work = dist.irecv(torch.ones(1), 1)
+            work.wait()
+
+    report = report_of(waits, kind=RankTimeout)
+    assert line_of(waits, "work.wait()") in report
+    assert "rank 0 waits for a message from rank 1" in report
+
+
+def test_different_tags() -> None:
+    def tags():
+        if dist.get_rank() == 0:
+            dist.send(torch.ones(1), 1, tag=5)
+        else:
+            dist.recv(torch.ones(1), 0, tag=6)
+
+    assert "sends with tag 5, rank 1 receives with tag 6" in report_of(tags, kind=RankTimeout)
+
+
+def test_one_rank_skips_the_collective() -> None:
+    def skip():
+        if dist.get_rank() != 1:
+            dist.all_reduce(torch.ones(2))
+
+    report = report_of(skip, 3, RankTimeout)
+    assert (
+        "ranks 0 and 2 wait in all_reduce for all ranks of the group, but rank 1 has returned"
+        in report
+    )
+
+
+def test_different_operations() -> None:
+    def differ():
+        if dist.get_rank() == 0:
+            dist.all_reduce(torch.ones(4))
+        else:
+            dist.broadcast(torch.ones(4), 0)
+
+    report = report_of(differ)
+    assert "the 1st collective does not have the same operation everywhere" in report
+    assert "rank 0 called all_reduce of 4 float32" in report
+    assert "rank 1 called broadcast of 4 float32, root 0" in report
+
+
+@pytest.mark.parametrize(
+    ("make", "what", "left", "right"),
+    [
+        (lambda rank: torch.ones(4 + 2 * rank), "size", "4 float32", "6 float32"),
+        (
+            lambda rank: torch.ones(4, dtype=(torch.float32, torch.float64)[rank]),
+            "dtype",
+            "4 float32",
+            "4 float64",
+        ),
+    ],
+)
+def test_different_tensors(make, what: str, left: str, right: str) -> None:
+    def differ():
+        dist.all_reduce(torch.ones(1))
+        dist.all_reduce(make(dist.get_rank()))
+        dist.barrier()
+
+    report = report_of(differ)
+    assert f"the 2nd collective does not have the same {what} everywhere" in report
+    assert f"rank 0 called all_reduce of {left}" in report
+    assert f"rank 1 called all_reduce of {right}" in report
+    assert line_of(differ, "make(") in report
+
+
+def test_swapped_order() -> None:
+    def swapped():
+        a, b = torch.ones(2), torch.ones(3)
+        for tensor in (a, b) if dist.get_rank() == 0 else (b, a):
+            dist.all_reduce(tensor)
+
+    report = report_of(swapped)
+    assert "the 1st collective does not have the same size everywhere" in report
+
+
+def test_one_rank_raises() -> None:
+    def raises():
+        if dist.get_rank() == 1:
+            raise ValueError("the reason")
+        dist.all_reduce(torch.ones(1))
+
+    report = report_of(raises, 4)
+    assert report.startswith("rank 1 raised ValueError: the reason\n    in ")
+    assert line_of(raises, "raise ValueError") in report
+    for rank in (0, 2, 3):
+        assert re.search(rf"rank {rank}  waits in all_reduce of 1 float32 .*all_reduce", report)
+    assert "closed by peer" not in report
+
+
+def test_all_ranks_raise_alike() -> None:
+    def alike():
+        dist.nonsense()
+
+    report = report_of(alike, 3)
+    assert report.startswith("ranks 0, 1 and 2 raised AttributeError: ")
+    assert report.count("AttributeError") == 1
+
+
+def test_an_exception_class_that_only_the_ranks_have() -> None:
+    def raises():
+        class Homemade(Exception):
+            def __reduce__(self):
+                raise TypeError("cannot be pickled")
+
+        raise Homemade("mine")
+
+    assert "raised Homemade: mine" in report_of(raises, 1)
+
+
+def test_a_nested_function_shows_who_called_it() -> None:
+    def outer():
+        inner()
+
+    def inner():
+        raise KeyError("x")
+
+    report = report_of(outer, 1)
+    assert "in " + line_of(inner, "raise KeyError") in report
+    assert "called from " + line_of(outer, "inner()") in report
+
+
+def test_endless_loop() -> None:
+    def loop():
+        if dist.get_rank() == 0:
+            while True:
+                pass
+        dist.barrier()
+
+    report = report_of(loop, kind=RankTimeout, timeout=3)
+    assert "ranks 0 and 1 had not finished after 3 s" in report
+    assert "rank 0 waits for nobody" in report
+    assert re.search(r"rank 0  was running .*test_reports.py, line", report)
+    assert "rank 1 waits in barrier" in report
+
+
+def test_asleep_in_a_c_call() -> None:
+    def sleeps():
+        time.sleep(1e4)
+
+    report = report_of(sleeps, 1, RankTimeout, timeout=1)
+    assert line_of(sleeps, "time.sleep") in report
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
+def test_killed(number: signal.Signals) -> None:
+    def killed():
+        if dist.get_rank() == 1:
+            os.kill(os.getpid(), number)
+        dist.all_reduce(torch.ones(1))
+
+    report = report_of(killed, 2)
+    assert report.startswith(f"rank 1 was killed by {number.name}")
+    if number != signal.SIGKILL:  # which leaves no time to say where
+        assert line_of(killed, "os.kill") in report
+    assert "rank 0 waits in all_reduce for all ranks of the group, but rank 1 was killed" in report
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_left_without_returning(code: int) -> None:
+    def leaves():
+        if dist.get_rank() == 1:
+            os._exit(code)
+        dist.barrier()
+
+    report = report_of(leaves, 2)
+    assert f"rank 1 left with exit code {code}, without returning" in report
+
+
+def test_sys_exit_is_not_a_result() -> None:
+    def leaves():
+        raise SystemExit(0)
+
+    assert "ranks 0 and 1 left with sys.exit" in report_of(leaves, 2)
+
+
+def test_unobserved_runs_still_name_the_lines() -> None:
+    def both_receive():
+        dist.recv(torch.ones(1), 1 - dist.get_rank())
+
+    with pytest.raises(RankTimeout) as caught:
+        collect(both_receive, 2, timeout=1, observe=False)
+    assert caught.value.report.count(line_of(both_receive, "dist.recv")) == 2
