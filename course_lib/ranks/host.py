@@ -11,6 +11,7 @@ rank leads a process group of its own, which is killed with it, so a rank's chil
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -20,10 +21,11 @@ import signal
 import socket
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
-# Imported when idle: torch.optim loads the first of these at the first optimizer step, and four
-# ranks that each do so keep two cores busy for seconds.
+# Imported when idle: torch.optim loads it at the first optimizer step, and four ranks that each do
+# so keep two cores busy for seconds. The first run after a kernel's start does not wait for it.
 _IDLE_IMPORTS = ["torch._dynamo"]
 _IDLE_SECONDS = 0.5
 
@@ -41,7 +43,7 @@ def serve(control: socket.socket) -> None:
 
     host = _Host(rank_module, own_fds=(control.fileno(), wake_read, wake_write))
     pending = b""
-    idle_imports = []
+    idle_imports = list(_IDLE_IMPORTS)
     try:
         while True:
             quiet = _IDLE_SECONDS if idle_imports and not host.pids else None
@@ -49,6 +51,7 @@ def serve(control: socket.socket) -> None:
             if not ready:
                 with contextlib.suppress(Exception):
                     importlib.import_module(idle_imports.pop(0))
+                gc.freeze()  # ranks are not to copy pages that a collection would only touch
                 continue
             if wake_read in ready:
                 os.read(wake_read, 4096)
@@ -60,8 +63,6 @@ def serve(control: socket.socket) -> None:
                 *lines, pending = (pending + received).split(b"\n")
                 for line in lines:
                     host.obey(json.loads(line))
-                    if host.pids and not host.served:
-                        host.served, idle_imports = True, list(_IDLE_IMPORTS)
     finally:
         for folder in list(host.folders):
             host.end(folder)
@@ -75,7 +76,6 @@ class _Host:
         self.own_fds = own_fds
         self.pids: dict[int, tuple[str, int]] = {}  # pid -> (run folder, rank), not yet reaped
         self.folders: set[str] = set()
-        self.served = False
 
     def obey(self, order: dict) -> None:
         folder = order["folder"]
@@ -113,6 +113,8 @@ class _Host:
                 os.close(fd)
             die_with_parent()
             status = self.rank_module.main(folder, rank)
+        except BaseException:
+            traceback.print_exc()  # into the rank's own output, if it has come that far
         finally:
             os._exit(status)
 
