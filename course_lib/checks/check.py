@@ -1,0 +1,19 @@
+"""`check(my_function)`: is it right?"""
+
+from collections.abc import Callable
+
+from course_lib.checks import seeds
+from course_lib.checks.lookup import by_function
+from course_lib.checks.runner import run_check
+
+
+def check(fn: Callable) -> None:
+    """Run your function on real ranks and say whether it does what the exercise asks.
+
+    Prints one line when it passes. Otherwise raises `CheckFailed`, or `NotAttempted` while the hole
+    is still empty; the message says what was run, what was expected, what came, and a likely cause.
+    """
+    exercise = by_function(fn)
+    verdict = run_check(exercise, fn, seeds.public(exercise.name))
+    verdict.raise_unless_passed()
+    print(verdict)

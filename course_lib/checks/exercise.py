@@ -1,0 +1,79 @@
+"""What an exercise is: inputs, how an answer is run on a rank, and how what happened is judged.
+
+The two halves never meet in one process when it counts. `on_rank` runs the learner's code, in rank
+processes that are thrown away; it returns plain values. `judge` is a pure function of the case and
+of what was observed, and runs where learner code never ran.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from course_lib.observe import Trace, Trap
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of the answer: `data` holds plain values and tensors, the same on every rank.
+
+    label: what is run, as the learner reads it: "7 float32 values on 3 ranks".
+    clue: the likely cause when the ranks fail in this very case ("" if it tests nothing special).
+    """
+
+    world_size: int
+    label: str
+    data: dict[str, Any]
+    clue: str = ""
+
+
+@dataclass
+class Observation:
+    """What happened: the value that each rank returned, and what the ranks communicated."""
+
+    values: list[Any]
+    trace: Trace
+    notes: list[Trap] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Why an answer is not right: the likely cause in one sentence, and the evidence, if any."""
+
+    likely: str
+    rank: int | None = None
+    input: str = ""
+    expected: str = ""
+    got: str = ""
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """An exercise of a notebook; the learner's function is found by `name`.
+
+    signature: the arguments, as the learner is to write them: "(tensor, group=None)".
+    cases: draws the cases; the same seed draws the same cases.
+    on_rank: `on_rank(answer, case)` runs on each rank of `case.world_size`: builds this rank's
+        input, calls the answer, returns plain values.
+    judge: `judge(case, observation)` is None when the case is right. It sees runs that ended well;
+        ranks that raised or hang, forbidden operations and silent traps are found before it.
+    hints: from a nudge to nearly the answer.
+    passed: the property that was shown, for the line after passing: "every rank sends exactly ..."
+    allowed: the operations an answer may use (names as in `CommEvent.op`); None allows all.
+    timeout: seconds for one case.
+    """
+
+    name: str
+    signature: str
+    notebook: str
+    cases: Callable[[random.Random], list[Case]]
+    on_rank: Callable[[Callable, Case], Any]
+    judge: Callable[[Case, Observation], Finding | None]
+    hints: tuple[str, str, str]
+    passed: str
+    allowed: frozenset[str] | None = None
+    points: int = 1
+    timeout: float = 20.0

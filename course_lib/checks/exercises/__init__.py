@@ -1,0 +1,1 @@
+"""The exercises, one module or package for each notebook; each exports `EXERCISES`."""

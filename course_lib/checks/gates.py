@@ -1,0 +1,144 @@
+"""Targets on structure: counted operations, bytes, peers and messages, never times.
+
+Each gate returns a `Finding` that names both numbers, or None. A gate that counts comes after the
+values were found right: its message says so.
+"""
+
+from collections.abc import Collection, Iterable
+
+from course_lib.checks.exercise import Finding, Observation
+from course_lib.observe import Frame, Trace, Trap
+from course_lib.ranks.sources import place_of, text_of
+
+POINT_TO_POINT = frozenset({"send", "recv"})
+_MOVES_NOTHING = frozenset({"barrier"})
+
+
+def forbidden(allowed: Collection[str] | None, trace: Trace) -> Finding | None:
+    """An operation that the exercise does not allow, by whichever way it was called.
+
+    The operations are those that ran, so a method of the group, a functional collective or
+    `torch.distributed.nn` is seen like the plain call.
+    """
+    if allowed is None:
+        return None
+    for event in trace.events:
+        if event.op not in allowed and event.op not in _MOVES_NOTHING:
+            use = f"use {_listed(sorted(allowed))}" if allowed else "needs no communication"
+            return Finding(
+                f"your ranks ran {event.op}{_at(event.where)}, and this exercise is about doing "
+                f"without it: {use}",
+                rank=event.rank,
+            )
+    return None
+
+
+def course_answer(trace: Trace) -> Finding | None:
+    """The library's own technique in place of the learner's."""
+    for event in trace.events:
+        if any("/course_lib/techniques/" in f.file.replace("\\", "/") for f in event.where):
+            return Finding(
+                "your function calls course_lib.techniques, where the course keeps its own "
+                "answer: write it yourself here, import theirs afterwards",
+                rank=event.rank,
+            )
+    return None
+
+
+def silent_trap(notes: Iterable[Trap]) -> Finding | None:
+    """What gloo lets pass and the recorder saw: a buffer rewritten in flight, a missing wait."""
+    for trap in notes:
+        return Finding(trap.message, rank=trap.rank)
+    return None
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def sent(
+    observation: Observation, rank: int, least: int, most: int, rule: str, more: str = ""
+) -> Finding | None:
+    """Bytes that `rank` sent, between `least` and `most`.
+
+    rule: where the numbers come from: "each rank sends 2(n-1)/n of the tensor".
+    more: the likely cause when it is too much.
+    """
+    return _bytes(observation.trace.traffic().sent[rank], "sent", rank, least, most, rule, more)
+
+
+def received(
+    observation: Observation, rank: int, least: int, most: int, rule: str, more: str = ""
+) -> Finding | None:
+    """Bytes that `rank` received; as `sent`."""
+    count = observation.trace.traffic().received[rank]
+    return _bytes(count, "received", rank, least, most, rule, more)
+
+
+def _bytes(
+    count: int, verb: str, rank: int, least: int, most: int, rule: str, more: str
+) -> Finding | None:
+    if least <= count <= most:
+        return None
+    if count == 0:
+        likely = f"the result is right, but this rank {verb} nothing: {rule}"
+    elif count < least:
+        likely = (
+            f"the result is right, but this rank {verb} too little to be doing its part: {rule}"
+        )
+    else:
+        likely = f"the result is right, but this rank {verb} too much: {rule}"
+        likely += f". {more}" if more else ""
+    wanted = f"{least}" if least == most else f"{least} to {most}"
+    return Finding(likely, rank, expected=f"{wanted} bytes {verb}", got=f"{count} bytes {verb}")
+
+
+def peers(
+    observation: Observation, rank: int, allowed: Collection[int], rule: str
+) -> Finding | None:
+    """Ranks that `rank` sent to: only `allowed` ones."""
+    row = observation.trace.traffic().matrix[rank]
+    for peer, count in enumerate(row):
+        if count and peer not in allowed:
+            return Finding(
+                f"the result is right, but {rule}",
+                rank,
+                expected=f"sends only to {ranks(allowed)}",
+                got=f"rank {rank} sent {int(count)} bytes to rank {peer}",
+            )
+    return None
+
+
+def messages(observation: Observation, rank: int, count: int, rule: str) -> Finding | None:
+    """Messages that `rank` sent: exactly `count`."""
+    own = observation.trace.traffic().messages[rank]
+    if own == count:
+        return None
+    return Finding(
+        f"the result is right, but this rank sent too {'many' if own > count else 'few'} "
+        f"messages: {rule}",
+        rank,
+        expected=f"{count} messages",
+        got=f"{own} messages",
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def ranks(numbers: Iterable[int]) -> str:
+    """ "rank 2", "ranks 0, 1 and 3"."""
+    numbers = sorted(numbers)
+    return f"rank{'s' * (len(numbers) != 1)} {_listed([str(n) for n in numbers])}"
+
+
+def _listed(words: list[str]) -> str:
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _at(where: tuple[Frame, ...]) -> str:
+    if not where:
+        return ""
+    text = text_of(where[0])
+    return f" ({place_of(where[0])}{': ' + text if text else ''})"

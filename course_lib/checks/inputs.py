@@ -1,0 +1,36 @@
+"""Tensors for the cases: some that a person can add up, some that no wrong answer survives."""
+
+import random
+
+import torch
+
+
+def by_powers_of_ten(world_size: int, numel: int) -> list[torch.Tensor]:
+    """Rank r holds (1, 2, 3, ...) x 10^r, so each digit of a sum tells whose part is in it.
+
+    int64; at most nine elements, so that no digit carries over. On three ranks the sum is
+    (111, 222, ...), and 101 lacks rank 1's part.
+    """
+    if not 1 <= numel <= 9:
+        raise ValueError(f"powers of ten are legible with 1 to 9 elements, not {numel}")
+    return [torch.arange(1, numel + 1) * 10**rank for rank in range(world_size)]
+
+
+def spread(
+    rng: random.Random,
+    world_size: int,
+    shape: int | tuple[int, ...],
+    dtype: torch.dtype = torch.float32,
+) -> list[torch.Tensor]:
+    """A random tensor for each rank: magnitudes from 1e-3 to 1e3, or whole numbers to 10^6."""
+    generator = torch.Generator().manual_seed(rng.getrandbits(63))
+    shape = (shape,) if isinstance(shape, int) else shape
+    tensors = []
+    for _ in range(world_size):
+        if dtype.is_floating_point:
+            sign = torch.randint(0, 2, shape, generator=generator) * 2.0 - 1
+            power = torch.rand(shape, generator=generator, dtype=torch.float64) * 6 - 3
+            tensors.append((sign * 10**power).to(dtype))
+        else:
+            tensors.append(torch.randint(-(10**6), 10**6, shape, generator=generator, dtype=dtype))
+    return tensors

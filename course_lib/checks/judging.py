@@ -1,0 +1,24 @@
+"""Stage two of a check: from what happened to a verdict. Pure; learner code never runs here."""
+
+from course_lib.checks import gates
+from course_lib.checks.collecting import Outcome
+from course_lib.checks.exercise import Case, Exercise, Finding
+
+
+def judge_case(exercise: Exercise, case: Case, outcome: Outcome) -> Finding | None:
+    """What is wrong with one case of an answer, the most telling cause first; None if it is right.
+
+    A forbidden operation or a silent trap comes before the values: it is why they are wrong, or
+    why it says nothing that they are right.
+    """
+    if trouble := outcome.trouble:
+        if trouble.kind == "signature":
+            return Finding(trouble.report)
+        return gates.silent_trap(trouble.notes) or Finding(case.clue)
+    observation = outcome.observation
+    return (
+        gates.course_answer(observation.trace)
+        or gates.forbidden(exercise.allowed, observation.trace)
+        or gates.silent_trap(observation.notes)
+        or exercise.judge(case, observation)
+    )

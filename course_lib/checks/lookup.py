@@ -1,0 +1,61 @@
+"""From what a learner hands to `check` or `hint` to the exercise they mean."""
+
+import difflib
+import inspect
+from typing import Any
+
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.registry import all_exercises
+from course_lib.checks.verdict import CheckFailed
+
+
+def by_name(name: str) -> Exercise:
+    """The exercise called `name`. Raises `CheckFailed`, naming those that are alike."""
+    exercises = all_exercises()
+    if name in exercises:
+        return exercises[name]
+    alike = difflib.get_close_matches(name, exercises, n=2)
+    if alike:
+        raise CheckFailed(f"There is no exercise {name!r}. Did you mean {' or '.join(alike)}?")
+    raise CheckFailed(
+        f"There is no exercise {name!r}. An exercise is found by the name of your function: keep "
+        "the name that the notebook gave it."
+    )
+
+
+def by_function(fn: Any) -> Exercise:
+    """The exercise that the function `fn` answers. Raises `CheckFailed` saying what `fn` is."""
+    if isinstance(fn, str):
+        by_name(fn)
+        raise CheckFailed(f"check() takes the function itself: check({fn}), without the quotes.")
+    if inspect.isclass(fn):
+        raise CheckFailed(
+            f"check() takes a function, and {fn.__name__} is a class here. If a class has taken the "
+            "name of your function, run the cell with your function again."
+        )
+    if not callable(fn):
+        raise CheckFailed(
+            f"check() takes your function, and this is {_described(fn)}. Write the function's name "
+            "without calling it: check(my_function), not check(my_function(x))."
+        )
+    name = getattr(fn, "__name__", "")
+    if not name or name == "<lambda>":
+        what = "a lambda" if name else f"a {type(fn).__name__} object"
+        raise CheckFailed(
+            f"check() finds the exercise by the function's name, and {what} has none. Write it with "
+            "def."
+        )
+    if str(getattr(fn, "__module__", "")).startswith("course_lib."):
+        raise CheckFailed(
+            f"This {name} is the course's own, from {fn.__module__}, and not yours. Run the cell with "
+            "your function again."
+        )
+    return by_name(name)
+
+
+def _described(value: Any) -> str:
+    if value is None:
+        return "None (what a function without return gives)"
+    text = repr(value)
+    kind = f"{'an' if type(value).__name__[0] in 'aeiou' else 'a'} {type(value).__name__}"
+    return f"{text}, {kind}" if len(text) <= 40 and "\n" not in text else kind

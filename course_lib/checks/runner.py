@@ -1,0 +1,19 @@
+"""Both stages of a check, one case after the other, up to the first that goes wrong."""
+
+import random
+from collections.abc import Callable
+
+from course_lib.checks.collecting import collect_case
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.judging import judge_case
+from course_lib.checks.verdict import Verdict
+
+
+def run_check(exercise: Exercise, answer: Callable, rng: random.Random) -> Verdict:
+    """Run `answer` on the cases that `rng` draws; the verdict is on the first one that fails."""
+    cases = exercise.cases(rng)
+    for case in cases:
+        outcome = collect_case(exercise, answer, case)
+        if finding := judge_case(exercise, case, outcome):
+            return Verdict(exercise, cases, case, finding, outcome)
+    return Verdict(exercise, cases)

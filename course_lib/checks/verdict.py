@@ -1,0 +1,109 @@
+"""What a learner reads: one line when it passes, one short message when it does not."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from course_lib.checks.collecting import UNATTEMPTED, Outcome
+from course_lib.checks.exercise import Case, Exercise, Finding
+
+_WIDTH = 96
+_PRINTED_LINES = 6
+
+
+class NotPassed(Exception):
+    """A check that did not pass; the message is all there is to read."""
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython asks for this instead of printing the frames of the check.
+        return str(self).splitlines()
+
+
+class CheckFailed(NotPassed):
+    """The answer is wrong."""
+
+
+class NotAttempted(NotPassed):
+    """There is no answer yet."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The first case that went wrong and why, or that none did (`finding` is None)."""
+
+    exercise: Exercise
+    cases: Sequence[Case]
+    case: Case | None = None
+    finding: Finding | None = None
+    outcome: Outcome | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.finding is None
+
+    @property
+    def attempted(self) -> bool:
+        trouble = self.outcome.trouble if self.outcome else None
+        return trouble is None or trouble.kind != "unattempted"
+
+    def __str__(self) -> str:
+        if self.passed:
+            return self._passed()
+        return self._failed() if self.attempted else self._unattempted()
+
+    def raise_unless_passed(self) -> None:
+        """Raise `CheckFailed` or `NotAttempted` with this verdict's text."""
+        if not self.passed:
+            raise (CheckFailed if self.attempted else NotAttempted)(str(self))
+
+    def _passed(self) -> str:
+        sizes = sorted({case.world_size for case in self.cases})
+        many = f" on {sizes[0]} to {sizes[-1]} ranks" if len(sizes) > 1 else ""
+        return (
+            f"{self.exercise.name}: passed. {len(self.cases)} cases{many}; {self.exercise.passed}."
+        )
+
+    def _unattempted(self) -> str:
+        name, hole = self.exercise.name, self.outcome.trouble.report
+        if hole in ("", name):
+            return f"{name}: {UNATTEMPTED}"
+        return f"{name}: it calls {hole}, which is {UNATTEMPTED}"
+
+    def _failed(self) -> str:
+        name, finding, trouble = self.exercise.name, self.finding, self.outcome.trouble
+        if trouble and trouble.kind == "signature":
+            return f"{name} cannot be called:\n{_field('why', finding.likely)}"
+        lines = [f"{name} does not pass yet. What was run: {self.case.label}"]
+        if trouble:
+            end = "did not finish" if trouble.kind == "stuck" else "failed"
+            lines += [f"Your ranks {end}.", textwrap.indent(trouble.report.strip("\n"), "  ")]
+        rank = "" if finding.rank is None else f"{finding.rank}"
+        lines += [
+            _field("rank", rank),
+            _field("input", finding.input),
+            _field("expected", finding.expected),
+            _field("got", finding.got),
+            _field("likely", finding.likely),
+            *self._printed(),
+            f"A hint: hint({name}), then hint({name}, 2) and hint({name}, 3)",
+        ]
+        return "\n".join(line for line in lines if line)
+
+    def _printed(self) -> list[str]:
+        lines = [
+            f"[rank {rank}] {line}"
+            for rank, text in sorted(self.outcome.printed.items())
+            for line in text.splitlines()
+        ]
+        shown = [textwrap.shorten(line, _WIDTH - 12, placeholder=" ...") for line in lines]
+        if len(shown) > _PRINTED_LINES:
+            more = len(shown) - _PRINTED_LINES
+            shown = [*shown[:_PRINTED_LINES], f"... and {more} more line{'s' * (more > 1)}"]
+        return [f"  {'printed' if i == 0 else '':<10}{line}" for i, line in enumerate(shown)]
+
+
+def _field(name: str, text: str) -> str:
+    if not text:
+        return ""
+    body = [part for line in text.splitlines() for part in textwrap.wrap(line, _WIDTH - 12) or [""]]
+    return "\n".join(f"  {name if i == 0 else '':<10}{line}" for i, line in enumerate(body))
