@@ -1,0 +1,72 @@
+# Everything is installed into .venv, made on first use from constraints.txt.
+# Works with the make of macOS (3.81) and needs only Python 3.11 or newer, make and git.
+
+.DEFAULT_GOAL := help
+.PHONY: help lab test bench notebooks zoo lint format clean
+.DELETE_ON_ERROR:
+
+# The first Python on the PATH that torch is built for. Another one: make lab PYTHON=/path/to/python
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.14; do \
+	"$$python" -c '$(SUPPORTED)' >/dev/null 2>&1 && echo "$$python" && break; done)
+RUN := .venv/bin/python
+PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+# The torch that PyPI has for Linux carries CUDA: some 3 GB to download. A machine without NVIDIA's
+# driver is better served by PyTorch's own index of CPU builds, as a second place to look, unless
+# its pip has been told where to look. Always from pip's own places: make lab TORCH_INDEX=
+TORCH_INDEX ?= $(shell test "$$(uname)" = Linux && ! command -v nvidia-smi >/dev/null && \
+	! $(RUN) -m pip config list 2>/dev/null | grep -qE '(index-url|find-links)=' && \
+	echo https://download.pytorch.org/whl/cpu)
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+lab: .venv/ready-lab ## install, check the machine, open JupyterLab at the first notebook
+	@$(RUN) -m course_lib.doctor
+	@$(RUN) -m jupyterlab --ServerApp.root_dir=. \
+		--LabApp.default_url=/lab/tree/notebooks/00_ranks.ipynb \
+		$(if $(filter 0,$(shell id -u)),--allow-root)
+
+test: .venv/ready-dev lint ## install, then check everything: lint, tests, all solutions under nbval
+	@$(RUN) -m pytest --numprocesses 2 --dist loadscope --nbval
+
+bench: .venv/ready-bench ## measure the course's code against PyTorch's and other launchers
+	@$(RUN) -m tests.bench
+
+notebooks: .venv/ready-dev ## rebuild notebooks/ and solutions/*.ipynb from solutions/*.py
+	@$(RUN) -m course_lib.classroom build --execute
+
+zoo: .venv/ready-dev ## show how many known wrong answers each check rejects
+	@$(RUN) -m course_lib.checks
+
+lint: .venv/ready-dev ## check style
+	@$(RUN) -m ruff check --quiet .
+	@$(RUN) -m ruff format --quiet --check .
+
+format: .venv/ready-dev ## put the style right
+	@$(RUN) -m ruff check --quiet --fix .
+	@$(RUN) -m ruff format --quiet .
+
+clean: ## remove the environment and all caches
+	rm -rf .venv .pytest_cache .ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/ready-dev: EXTRAS := [dev]
+.venv/ready-bench: EXTRAS := [bench]
+.venv/ready-%: pyproject.toml constraints.txt | $(RUN)
+	@echo "Installing into .venv (some minutes the first time) ..."
+	@$(PIP) torch $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+	@$(PIP) --editable '.$(EXTRAS)'
+	@touch $@
+
+$(RUN):
+	@test -n "$(PYTHON)" || { echo "No Python from 3.11 to 3.14 found." \
+		"Install one (from python.org; Debian: apt-get install python3 python3-venv;" \
+		"macOS: brew install python@3.13), then run make again." >&2; exit 1; }
+	@"$(PYTHON)" -c '$(SUPPORTED)' || { echo "$(PYTHON) is not a Python from 3.11 to 3.14:" \
+		"leave PYTHON= out, or name another." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip' 2>/dev/null || { echo "$(PYTHON) cannot make environments:" \
+		"Debian and Ubuntu keep that part in a package of its own." \
+		"Run: sudo apt-get install python3-venv, then make again." >&2; exit 1; }
+	@"$(PYTHON)" -m venv --clear .venv
