@@ -1,0 +1,992 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 02 · Ring all-reduce
+#
+# **After this notebook you can**
+#
+# - write all-reduce from `send` and `recv`, in three ways, for any tensor and any number of ranks;
+# - say before a run how many bytes each rank will send, and check it against what it did send;
+# - predict how long an all-reduce takes from two measured numbers, and choose the algorithm by
+#   them;
+# - average the gradients of a real model while its backward pass is still running, as Horovod does;
+# - read the report of a ring that hangs, and name the line that is wrong.
+#
+# **You need** `send`, `recv` and `isend` from notebook 00. **It takes** 75 to 90 minutes of your
+# time and under a minute of the machine's.
+
+# %%
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from course_lib import check, run_ranks
+from course_lib.simulate import costs
+
+# %% [markdown]
+# ## 1. The problem, as a number
+#
+# Data parallel training gives every worker the whole model and its own part of the batch. After
+# each backward pass every worker holds a gradient of its own, and all of them need the *sum*.
+# That operation is **all-reduce**.
+#
+# VGG-16 has 138,357,544 parameters. In float32 its gradient is 553 MB, every step, on every worker.
+# Suppose each worker has a 25 Gbit/s network card, as in the benchmark that made Horovod known.
+#
+# The obvious plan: one worker collects all gradients, adds them up and sends the sum back.
+# How long does its network card work for one step?
+
+# %%
+gradient = 4 * 138_357_544  # S, bytes
+network = 25e9 / 8  # bytes per second, each way
+
+print("workers   through rank 0, each way   seconds   |  the least possible   seconds")
+for n in (2, 8, 64, 512):
+    at_the_server = (n - 1) * gradient
+    least = 2 * (n - 1) / n * gradient
+    print(
+        f"{n:7}   {at_the_server / 1e9:20.2f} GB   {2 * at_the_server / network:7.2f}"
+        f"   |  {least / 1e9:14.2f} GB   {least / network:7.2f}"
+    )
+
+# %% [markdown]
+# With 512 workers the obvious plan takes three minutes a step. The right-hand column is the least
+# that any algorithm can reach: each rank sends $2\frac{n-1}{n}S$ bytes. That is 1.1 GB for VGG-16,
+# however many workers there are, and 0.35 s.
+#
+# **Who solved it, and when.** Pitch Patarasuk and Xin Yuan proved that bound in 2009 and gave a
+# ring of ranks that reaches it (*Bandwidth optimal all-reduce algorithms for clusters of
+# workstations*, JPDC 69(2)). In 2017 Andrew Gibiansky and colleagues at Baidu brought the ring to
+# deep learning. In the same year Alexander Sergeev and Mike Del Balso at Uber made it a library
+# that needs a few extra lines in a training script: Horovod (arXiv 1802.05799). You will build all
+# of it here.
+
+# %% [markdown]
+# ## 2. Everything through rank 0
+#
+# First, what all-reduce does. Rank $r$ brings the number $10^r$, so ranks 0 to 3 bring 1, 10, 100
+# and 1000.
+
+
+# %%
+def sum_of_everyones_number():
+    x = torch.tensor([10 ** dist.get_rank()])
+    dist.all_reduce(x)
+    return x.item()
+
+
+run_ranks(sum_of_everyones_number, 4)
+
+# %% [markdown]
+# Every rank ends with 1111. The digits say where a sum comes from: in 1101 the part of rank 1 is
+# missing, 2111 has that of rank 3 twice, 277.75 is a mean. The checks in this notebook use the same
+# trick, so their messages can tell you which rank was left out.
+#
+# ### Exercise 1: `gather_broadcast_all_reduce`
+#
+# Write the obvious plan with `dist.send` and `dist.recv`. Every rank sends its tensor to rank 0.
+# Rank 0 adds them up and sends the sum back to each. Work in place, as `dist.all_reduce` does, and
+# return the tensor as well.
+
+
+# %% exercise="gather_broadcast_all_reduce"
+def gather_broadcast_all_reduce(tensor: torch.Tensor) -> torch.Tensor:
+    """Sum `tensor` over all ranks, in place, by way of rank 0. Returns `tensor`."""
+    ### BEGIN SOLUTION
+    others = range(1, dist.get_world_size())
+    if dist.get_rank() == 0:
+        arriving = torch.empty_like(tensor)
+        for rank in others:
+            dist.recv(arriving, src=rank)
+            tensor += arriving
+        for rank in others:
+            dist.send(tensor, dst=rank)
+    else:
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)
+    return tensor
+    ### END SOLUTION
+
+
+# %% check="gather_broadcast_all_reduce"
+check(gather_broadcast_all_reduce)
+
+# %% [markdown]
+# Stuck? `hint(gather_broadcast_all_reduce)` gives a nudge, `hint(..., level=3)` almost the answer.
+# (`from course_lib import hint`.)
+#
+# **Predict.** Four ranks all-reduce 1000 float32 values: 4000 bytes. How many bytes does rank 0
+# send? And rank 3? Commit to two numbers before you run the cell after next.
+
+# %%
+### BEGIN SOLUTION
+guess_rank_0 = 12_000
+guess_rank_3 = 4_000
+### END SOLUTION
+
+
+# %%
+def sum_1000_values(all_reduce):
+    x = torch.full((1000,), 10.0 ** dist.get_rank())
+    return all_reduce(x)[0].item()
+
+
+through_rank_0 = run_ranks(sum_1000_values, 4, gather_broadcast_all_reduce).trace.traffic()
+print("bytes sent by rank 0, 1, 2, 3:", through_rank_0.sent)
+
+# %% [markdown]
+# **Explain.** Rank 0 sends $(n-1)S$ and receives as much; everyone else moves $S$ each way. Double
+# the workers and the load of rank 0 doubles, while the cards of all others idle more. The total is
+# not the trouble. The place where it gathers is.
+
+# %% [markdown]
+# ## 3. The ring: reduce-scatter
+#
+# Three ideas turn this into an algorithm whose busiest rank is no busier than the others.
+#
+# 1. **Cut** the tensor into $n$ chunks, so that $n$ things can happen at once.
+# 2. **Ring**: rank $r$ sends to rank $r+1$ only, and receives from rank $r-1$ only. In every step
+#    every card sends and receives one chunk.
+# 3. **Two halves**: first chunks travel and collect sums until every rank has *one* complete chunk
+#    (reduce-scatter). Then the complete chunks travel once more round the ring (all-gather).
+#
+# Here is one step of such a ring, solved. Read it closely; the exercises below repeat it.
+
+
+# %%
+def pass_right(x):
+    """Give `x` to the right neighbour, return what the left neighbour gave."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    arriving = torch.empty_like(x)
+    sending = dist.isend(x, dst=(rank + 1) % n)  # begins, and returns at once
+    dist.recv(arriving, src=(rank - 1) % n)  # comes back with the message
+    sending.wait()  # until then x must not change
+    return arriving
+
+
+def once_round(step):
+    return int(step(torch.tensor([10.0 ** dist.get_rank()])))
+
+
+run_ranks(once_round, 4, pass_right)
+
+# %% [markdown]
+# ### Break it, on purpose
+#
+# Half of distributed programming is reading what went wrong. Three broken versions of `pass_right`
+# follow.
+#
+# **Predict.** For each of them: does it hang, give a wrong number, or work?
+#
+# The first: everyone sends first, then receives.
+
+
+# %% tags=["raises-exception"]
+def all_send_first(x):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    arriving = torch.empty_like(x)
+    dist.send(x, dst=(rank + 1) % n)
+    dist.recv(arriving, src=(rank - 1) % n)
+    return arriving
+
+
+run_ranks(once_round, 4, all_send_first)
+
+# %% [markdown]
+# A blocking `send` comes back when the receiver has taken the message. All four ranks wait in the
+# same line, each for a neighbour that waits too. The size of the message does not matter here: it
+# is one number. (Many MPI libraries do buffer small messages, so the same code can pass a test with
+# small tensors and hang with large ones. Never rely on it.)
+#
+# The second: one wrong neighbour, `rank + 1` where `rank - 1` should be.
+
+
+# %% tags=["raises-exception"]
+def receive_from_the_right(x):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    arriving = torch.empty_like(x)
+    sending = dist.isend(x, dst=(rank + 1) % n)
+    dist.recv(arriving, src=(rank + 1) % n)
+    sending.wait()
+    return arriving
+
+
+run_ranks(once_round, 4, receive_from_the_right)
+
+# %% [markdown]
+# Compare the two reports. The first names `send`, the second `recv`. In both, the numbers tell the
+# rest: rank 0 waits for rank 1, but rank 1 sends to rank 2.
+#
+# The third: nobody waits for the `isend`, and the buffer is used again at once. The barrier only
+# makes the receiver come late, so that what happens is the same every time.
+
+
+# %%
+def forget_to_wait(x):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    arriving = torch.empty_like(x)
+    dist.isend(x, dst=(rank + 1) % n)
+    x.zero_()  # the buffer seems free for something else
+    dist.barrier()
+    dist.recv(arriving, src=(rank - 1) % n)
+    return arriving
+
+
+run_ranks(once_round, 4, forget_to_wait)
+
+# %% [markdown]
+# This is the worst of the three: no error, wrong numbers. `isend` only *begins*. It reads the
+# tensor some time before `wait()` returns, and here it read it after `zero_()`. The notes under the
+# result come from the recorder that watches every run; on a cluster nobody would tell you.
+#
+# ### The chunks on their way
+#
+# Now the whole first half. In step $s = 0, 1, \dots, n-2$ rank $r$
+#
+# - sends chunk $r - 1 - s$ to the right,
+# - receives chunk $r - 2 - s$ from the left and **adds** it to its own,
+#
+# all modulo $n$. Try it on paper with $n = 4$, starting from rank 2.
+#
+# **Predict.** After these three steps, which chunk is complete on rank 2? And how many of its 4000
+# bytes has each rank sent?
+
+# %%
+### BEGIN SOLUTION
+guess_chunk = 2
+guess_sent = 3_000
+### END SOLUTION
+
+# %%
+from course_lib.views import ring_steps
+
+ring_steps(4)
+
+# %% [markdown]
+# Follow one chunk through the picture. Chunk 2 starts on rank 3, goes to 0, to 1, to 2, and
+# collects one value at each stop: 1000, 1001, 1011, 1111. So rank $r$ ends with chunk $r$, and
+# has sent $\frac{n-1}{n}S$: three chunks of 1000 bytes. The second row of panels is for exercise
+# 3.
+#
+# ### Exercise 2: `ring_reduce_scatter`
+#
+# `tensor` may have any shape; think of it as flat. Its size is a multiple of $n$ here. Leave it as
+# it was, and return chunk $r$ of the sum as a new 1-D tensor.
+#
+# `group` is a part of the ranks (`None` means all), which you will need in later notebooks. Pass
+# it on: `dist.get_rank(group)`, and `group_dst=` / `group_src=` in place of `dst=` / `src=`,
+# which then count the ranks inside the group.
+
+
+# %% exercise="ring_reduce_scatter"
+def ring_reduce_scatter(tensor: torch.Tensor, group=None) -> torch.Tensor:
+    """Rank r returns chunk r of the sum over the group: 1-D, numel / n elements."""
+    ### BEGIN SOLUTION
+    n, rank = dist.get_world_size(group), dist.get_rank(group)
+    chunks = tensor.flatten().clone().view(n, -1)  # (n, numel / n)
+    arriving = torch.empty_like(chunks[0])
+    for step in range(n - 1):
+        outgoing = chunks[(rank - 1 - step) % n]
+        sending = dist.isend(outgoing, group=group, group_dst=(rank + 1) % n)
+        dist.recv(arriving, group=group, group_src=(rank - 1) % n)
+        sending.wait()
+        chunks[(rank - 2 - step) % n] += arriving
+    return chunks[rank].clone()
+    ### END SOLUTION
+
+
+# %% check="ring_reduce_scatter"
+check(ring_reduce_scatter)
+
+# %% [markdown]
+# ## 4. The ring: all-gather, and the whole
+#
+# ### Exercise 3: `ring_all_gather`
+#
+# Rank $r$ brings one chunk and needs all $n$ of them, in rank order. The same ring: in step $s$
+# rank $r$ sends chunk $r - s$ and receives chunk $r - 1 - s$. Nothing is added now; what arrives
+# is complete and is only put in its place.
+
+
+# %% exercise="ring_all_gather"
+def ring_all_gather(chunk: torch.Tensor, group=None) -> torch.Tensor:
+    """Every rank returns the chunks of all ranks in order: 1-D, n * chunk.numel() elements."""
+    ### BEGIN SOLUTION
+    n, rank = dist.get_world_size(group), dist.get_rank(group)
+    chunks = chunk.new_empty(n, chunk.numel())
+    chunks[rank] = chunk.flatten()
+    for step in range(n - 1):
+        outgoing = chunks[(rank - step) % n]
+        sending = dist.isend(outgoing, group=group, group_dst=(rank + 1) % n)
+        dist.recv(chunks[(rank - 1 - step) % n], group=group, group_src=(rank - 1) % n)
+        sending.wait()
+    return chunks.flatten()
+    ### END SOLUTION
+
+
+# %% check="ring_all_gather"
+check(ring_all_gather)
+
+# %% [markdown]
+# ### Exercise 4: `ring_all_reduce`
+#
+# Put the halves together, in place and for *any* tensor: one element, fewer elements than ranks, a
+# size that $n$ does not divide, integers, bfloat16. Zeros at the end do no harm to a sum, so pad to
+# the next multiple of $n$ (`F.pad`), reduce-scatter, all-gather, and copy back without the padding.
+#
+# The check counts. A rank that sends more than $2\frac{n-1}{n}$ of the padded tensor fails, even if
+# every number is right.
+
+
+# %% exercise="ring_all_reduce"
+def ring_all_reduce(tensor: torch.Tensor, group=None) -> torch.Tensor:
+    """Sum `tensor` over the group, in place, round the ring. Returns `tensor`."""
+    ### BEGIN SOLUTION
+    n = dist.get_world_size(group)
+    padded = F.pad(tensor.flatten(), (0, -tensor.numel() % n))
+    total = ring_all_gather(ring_reduce_scatter(padded, group), group)
+    tensor.copy_(total[: tensor.numel()].view_as(tensor))
+    return tensor
+    ### END SOLUTION
+
+
+# %% check="ring_all_reduce"
+check(ring_all_reduce)
+
+# %% [markdown]
+# ### Formula, run and PyTorch's own, side by side
+#
+# **Predict.** 1000 float32 values on four ranks once more. How many bytes does each rank send?
+
+# %%
+### BEGIN SOLUTION
+guess_ring = 6_000
+### END SOLUTION
+
+# %%
+from course_lib.views import traffic_bars
+
+
+def with_pytorch(tensor):
+    dist.all_reduce(tensor)
+    return tensor
+
+
+ways = {
+    "through rank 0": gather_broadcast_all_reduce,
+    "your ring": ring_all_reduce,
+    "dist.all_reduce": with_pytorch,
+}
+runs = {name: run_ranks(sum_1000_values, 4, way) for name, way in ways.items()}
+for name, run in runs.items():
+    print(f"{name:16} values {list(run)}  sent {run.trace.traffic().sent}")
+print(f"{'formula':16} 2 (n-1)/n S = {2 * 3 / 4 * 4000:.0f} bytes by every rank")
+
+# %%
+traffic_bars({name: run.trace.traffic() for name, run in runs.items()}, per_tensor=4000)
+
+# %% [markdown]
+# The same total, 24,000 bytes, and no longer a rank that carries half of it. One honest remark:
+# your messages were counted one by one as they went out. What `dist.all_reduce` does inside
+# cannot be seen from Python, so the recorder books the ring's bytes for it.
+#
+# And the time? All ranks share the cores of one machine here, so read this as a sanity check and
+# not as a benchmark. (Outputs of measuring cells differ from run to run and are not compared.)
+
+# %% tags=["nbval-ignore-output"]
+import statistics
+import time
+
+
+def time_of(all_reduce, numel, repeats=9):
+    x = torch.ones(numel)
+    all_reduce(x)
+    seconds = []
+    for _ in range(repeats):
+        dist.barrier()
+        start = time.perf_counter()
+        all_reduce(x)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds)
+
+
+for numel in (1_000, 1_000_000):
+    print(f"{4 * numel:9,} bytes on 4 ranks:", end="")
+    for name, way in ways.items():
+        slowest = max(run_ranks(time_of, 4, way, numel, observe=False))
+        print(f"   {name} {slowest * 1e3:6.2f} ms", end="")
+    print()
+
+# %% [markdown]
+# ## 5. How long: two numbers
+#
+# A message of $S$ bytes takes about
+#
+# $$T(S) = \alpha + \beta S$$
+#
+# $\alpha$ is the **latency**: what even an empty message costs. $\beta$ is the time of one more
+# byte, the inverse of the **bandwidth**. For a 25 Gbit/s network with $\alpha$ = 50 µs, a message
+# of 4 bytes takes 50 µs, one of 4 MB 50 + 1280 µs. The first is all latency, the second all
+# bandwidth.
+#
+# Measure it here. Two ranks swap tensors; both directions at once, since that is what a ring does.
+
+
+# %% tags=["nbval-ignore-output"]
+def time_exchange(sizes, repeats=15):
+    other = 1 - dist.get_rank()
+    medians = []
+    for size in sizes:
+        outgoing, arriving = torch.zeros(2, size, dtype=torch.uint8)
+        seconds = []
+        for _ in range(repeats):
+            dist.barrier()
+            start = time.perf_counter()
+            sending = dist.isend(outgoing, dst=other)
+            dist.recv(arriving, src=other)
+            sending.wait()
+            seconds.append(time.perf_counter() - start)
+        medians.append(statistics.median(seconds))
+    return medians
+
+
+sizes = [4**k for k in range(3, 13)]  # 64 bytes to 16 MB
+times = run_ranks(time_exchange, 2, sizes, observe=False)[0]
+for size, seconds in zip(sizes, times, strict=True):
+    print(f"{size:10,} bytes   {seconds * 1e6:10.1f} µs")
+
+# %% [markdown]
+# ### Exercise 5: `fit_alpha_beta`
+#
+# Find the $\alpha$ and $\beta$ that fit such a table best. There is a trap. Ordinary least
+# squares minimises the error in *seconds*, so the one largest message decides everything, and
+# $\alpha$ comes out as noise, even negative. Noise in times is relative: 10 % of 30 µs, 10 % of
+# 10 ms. So minimise the *relative* errors,
+#
+# $$\sum_i \left(\frac{\alpha + \beta S_i - T_i}{T_i}\right)^2$$
+#
+# This is still linear least squares: divide each equation $\alpha + \beta S_i = T_i$ by $T_i$. With
+# $a_i = 1/T_i$ and $b_i = S_i/T_i$ it reads $\alpha a_i + \beta b_i = 1$, and the best two numbers
+# solve
+#
+# $$\alpha \sum a_i^2 + \beta \sum a_i b_i = \sum a_i \qquad
+# \alpha \sum a_i b_i + \beta \sum b_i^2 = \sum b_i$$
+
+
+# %% exercise="fit_alpha_beta"
+def fit_alpha_beta(sizes: list[float], times: list[float]) -> tuple[float, float]:
+    """Seconds per message and seconds per byte that fit the times with least relative error."""
+    ### BEGIN SOLUTION
+    a = [1 / t for t in times]
+    b = [size / t for size, t in zip(sizes, times, strict=True)]
+    aa = sum(x * x for x in a)
+    ab = sum(x * y for x, y in zip(a, b, strict=True))
+    bb = sum(y * y for y in b)
+    determinant = aa * bb - ab * ab
+    alpha = (sum(a) * bb - sum(b) * ab) / determinant
+    beta = (sum(b) * aa - sum(a) * ab) / determinant
+    return alpha, beta
+    ### END SOLUTION
+
+
+# %% check="fit_alpha_beta"
+check(fit_alpha_beta)
+
+# %%
+from course_lib.views import cost_curves
+
+# %% tags=["nbval-ignore-output"]
+alpha_here, beta_here = fit_alpha_beta(sizes, times)
+print(f"alpha = {alpha_here * 1e6:.1f} µs, bandwidth = {1 / beta_here / 1e9:.2f} GB/s each way")
+cost_curves(
+    {"alpha + beta S": lambda size: costs.message(size, alpha_here, beta_here)},
+    points={"measured": (sizes, times)},
+    title="One exchange between two ranks on this machine",
+)
+
+# %% [markdown]
+# ### What the ring pays
+#
+# The ring takes $2(n-1)$ steps, each with one message of $S/n$ bytes:
+#
+# $$T_\text{ring} = 2(n-1)\,\alpha + 2\tfrac{n-1}{n}S\,\beta$$
+#
+# The second term is the best there is. Look at the first. On 512 ranks it is 1022 messages, one
+# after the other, even for a single number.
+#
+# A **binomial tree** needs fewer steps. To reduce, half of the ranks send to the other half, then a
+# quarter to a quarter, until rank 0 has the sum: $\lceil\log_2 n\rceil$ messages. The same way back
+# to broadcast. But each message is the whole tensor:
+#
+# $$T_\text{tree} = 2\lceil\log_2 n\rceil\,(\alpha + S\beta)$$
+#
+# **Predict.** 32 ranks, $\alpha$ = 50 µs, 25 Gbit/s. Which is faster for 4 kB, and by what factor?
+# Which for 100 MB? Write the winner's name.
+
+# %%
+### BEGIN SOLUTION
+guess_4_kB = "tree"
+guess_100_MB = "ring"
+### END SOLUTION
+
+# %%
+ALPHA, BETA = 50e-6, 8 / 25e9  # seconds per message, seconds per byte at 25 Gbit/s
+
+print("32 ranks      ring          tree")
+for size in (4e3, 4e5, 4e6, 1e8):
+    ring = costs.ring_all_reduce(32, size, ALPHA, BETA)
+    tree = costs.tree_all_reduce(32, size, ALPHA, BETA)
+    print(f"{size / 1e3:8,.0f} kB   {ring * 1e3:7.2f} ms   {tree * 1e3:8.2f} ms")
+
+# %% [markdown]
+# **Explain.** 4 kB: 62 latencies against 10, the tree wins six to one. 100 MB: the ring sends 1.94
+# tensors, the tree ten, the ring wins five to one. In between they cross.
+#
+# ### Exercise 6: `crossover_bytes`
+#
+# At which size do ring and tree take the same time? Above it the ring is faster. Return 0.0 where
+# the ring never loses. (That happens for $n \le 3$: count the messages.)
+
+
+# %% exercise="crossover_bytes"
+def crossover_bytes(n: int, alpha: float, beta: float) -> float:
+    """The tensor size in bytes at which ring and binomial tree take the same time on n ranks."""
+    ### BEGIN SOLUTION
+    levels = (n - 1).bit_length()  # ceil(log2(n))
+    more_messages = 2 * (n - 1) - 2 * levels  # of the ring
+    if more_messages == 0:
+        return 0.0
+    fewer_tensors = 2 * levels - 2 * (n - 1) / n  # of the ring
+    return more_messages * alpha / (fewer_tensors * beta)
+    ### END SOLUTION
+
+
+# %% check="crossover_bytes"
+check(crossover_bytes)
+
+# %%
+print("ranks   the ring is faster above")
+for n in (4, 8, 32, 128, 512):
+    print(f"{n:5}   {crossover_bytes(n, ALPHA, BETA) / 1e6:8.3f} MB")
+
+# %% [markdown]
+# ### Can one have both?
+#
+# Yes, nearly. **Recursive halving-doubling** (Rabenseifner) sends the same $2\frac{n-1}{n}S$
+# bytes in $2\log_2 n$ messages. In step one you swap *half* of the tensor with a rank far away,
+# then a quarter with a nearer one, and so on. You write it in the assignment at the end.
+
+# %%
+algorithms = {
+    "through rank 0": costs.gather_broadcast_all_reduce,
+    "tree": costs.tree_all_reduce,
+    "ring": costs.ring_all_reduce,
+    "halving-doubling": costs.halving_doubling_all_reduce,
+}
+cost_curves(
+    {
+        name: lambda size, cost=cost: cost(32, size, ALPHA, BETA)
+        for name, cost in algorithms.items()
+    },
+    title="All-reduce on 32 ranks, alpha = 50 µs, 25 Gbit/s",
+)
+
+# %% [markdown]
+# Explore: change the 32, `ALPHA` or `BETA` in the cell above and run it again. Where do the lines
+# cross with 4 ranks? With $\alpha$ = 5 µs, as inside one machine? With 33 ranks, which is not a
+# power of two?
+#
+# By this formula halving-doubling never loses at a power of two. Then why does anyone use a ring?
+# Because the formula has one $\beta$ for all pairs. A ring talks to neighbours alone, so $n$
+# messages fit on any network without meeting. Halving-doubling sends its *largest* messages to
+# the partner that is farthest away, all of them at the same time, over the links that a cluster
+# has fewest of. Patarasuk & Yuan make exactly this point against "butterfly" algorithms. Real
+# libraries carry several algorithms and choose by size, ranks and topology; NCCL has rings and
+# trees.
+
+# %% [markdown]
+# ## 6. Many small tensors: fusion
+#
+# A model does not have one gradient but one per parameter tensor, many of them tiny. ResNet-50 has
+# 161, and 107 of these are vectors of at most 2048 numbers, 8 kB.
+
+# %%
+vector, ranks = 8_192, 32
+one_by_one = 107 * costs.ring_all_reduce(ranks, vector, ALPHA, BETA)
+in_one = costs.ring_all_reduce(ranks, 107 * vector, ALPHA, BETA)
+print(f"107 vectors of 8 kB on 32 ranks: {one_by_one * 1e3:.0f} ms one by one")
+print(f"                                 {in_one * 1e3:.1f} ms packed into one tensor")
+
+# %% [markdown]
+# The bytes are the same. Only the latency is paid once and not 107 times. Horovod calls it **tensor
+# fusion**: copy small tensors into one buffer, all-reduce the buffer, copy the results back. Its
+# buffer was 64 MB by default, and it looked for ready tensors every 5 ms, until version 0.21
+# (November 2020); since then 128 MB and 1 ms.
+#
+# ### Exercise 7: `fused_all_reduce`
+#
+# Go through the list in order. Pack neighbours of the same dtype while they fit into
+# `buffer_bytes`, all-reduce the buffer with `dist.all_reduce`, copy the parts back. A tensor
+# larger than the buffer goes alone. The ring is proven; from here on you may use PyTorch's.
+
+
+# %% exercise="fused_all_reduce"
+def fused_all_reduce(tensors: list[torch.Tensor], buffer_bytes: int) -> list[torch.Tensor]:
+    """Sum every tensor over all ranks, in place, with few calls. Returns `tensors`."""
+    ### BEGIN SOLUTION
+    packs: list[list[torch.Tensor]] = []
+    room = 0
+    for tensor in tensors:
+        if not packs or tensor.nbytes > room or tensor.dtype != packs[-1][0].dtype:
+            packs.append([])
+            room = buffer_bytes
+        packs[-1].append(tensor)
+        room -= tensor.nbytes
+
+    for pack in packs:
+        buffer = torch.cat([tensor.flatten() for tensor in pack])
+        dist.all_reduce(buffer)
+        parts = buffer.split([tensor.numel() for tensor in pack])
+        for tensor, part in zip(pack, parts, strict=True):
+            tensor.copy_(part.view(tensor.shape))
+    return tensors
+    ### END SOLUTION
+
+
+# %% check="fused_all_reduce"
+check(fused_all_reduce)
+
+# %% [markdown]
+# ## 7. Horovod's DistributedOptimizer
+#
+# Horovod changed a training script by a few lines: broadcast the parameters from rank 0 once, and
+# wrap the optimizer. The wrapper does three things.
+#
+# - **Broadcast at the start.** Ranks that begin with different weights would average gradients of
+#   different models, and never notice.
+# - **Hooks.** Backward computes the gradients of the last layer first. Its all-reduce can travel
+#   while the earlier layers still compute. So it is started by a hook in the moment a gradient is
+#   ready, and waited for just before the optimizer step.
+# - **Fused buffers**, as above.
+#
+# ### Exercise 8: `average_gradients_by_hooks`
+#
+# Write the first two. Called once on every rank before training, the function
+#
+# 1. broadcasts rank 0's parameters and buffers;
+# 2. hangs a hook on every trainable parameter that starts `dist.all_reduce(..., async_op=True)` on
+#    its gradient;
+# 3. returns a function `synchronize()`. Called after backward, it waits for all of these, leaves
+#    the **average** in every `.grad`, and is ready for the next step.
+#
+# `parameter.register_post_accumulate_grad_hook(hook)` calls `hook(parameter)` when the gradient
+# is complete. It passes the *parameter*; the gradient is `parameter.grad`. (At least one
+# published training library took the argument for the gradient: its weights were averaged, its
+# gradients not.)
+
+# %%
+from collections.abc import Callable
+
+
+# %% exercise="average_gradients_by_hooks"
+def average_gradients_by_hooks(model: torch.nn.Module) -> Callable[[], None]:
+    """Make the ranks equal, all-reduce gradients during backward; returns `synchronize`."""
+    ### BEGIN SOLUTION
+    n = dist.get_world_size()
+    under_way = []
+
+    for tensor in [*model.parameters(), *model.buffers()]:
+        dist.broadcast(tensor.detach(), src=0)
+
+    def start(parameter):
+        under_way.append((parameter, dist.all_reduce(parameter.grad, async_op=True)))
+
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(start)
+
+    def synchronize():
+        for parameter, work in under_way:
+            work.wait()
+            parameter.grad /= n
+        under_way.clear()
+
+    return synchronize
+    ### END SOLUTION
+
+
+# %% check="average_gradients_by_hooks"
+check(average_gradients_by_hooks)
+
+# %% [markdown]
+# ### Train a real model with it
+#
+# A small GPT on four ranks. Each rank draws its own random weights, on purpose, and takes a quarter
+# of every batch. The single process takes the whole batch.
+#
+# **Predict.** How far apart will the two losses be after 20 steps? Zero, about 1e-6, or about 1e-2?
+
+# %%
+### BEGIN SOLUTION
+guess_difference = 1e-6
+### END SOLUTION
+
+# %%
+from course_lib.models import batches, tiny_gpt
+
+STEPS, BATCH = 20, 16
+
+
+def train_on_ranks(average_gradients):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(rank)  # unequal on purpose: the broadcast has to repair it
+    model = tiny_gpt()
+    synchronize = average_gradients(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    losses = []
+    for tokens, targets in batches(STEPS, BATCH):
+        loss = model.loss(tokens[rank::n], targets[rank::n])
+        optimizer.zero_grad()
+        loss.backward()
+        synchronize()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+# %% [markdown]
+# ## 8. At scale
+#
+# **What was measured.** Horovod's authors published *scaling efficiency*: the throughput on $N$
+# GPUs divided by $N$ times that of one.
+#
+# | | Inception V3 | ResNet-101 | VGG-16 | network |
+# | --- | --- | --- | --- | --- |
+# | 128 GPUs (32 machines of 4) | 90 % | 90 % | 79 % | 25 Gbit/s RoCE |
+# | 512 Pascal GPUs (128 machines of 4) | 90 % | 90 % | 68 % | 25 Gbit/s RoCE |
+#
+# Both rows are from Horovod's README, the first from an earlier version of it. The two are often
+# mixed up: 68 % belongs to 512 GPUs.
+#
+# 68 % of 512 GPUs is the work of 348. Why VGG-16 and not ResNet-101? Compare the bytes.
+
+# %%
+print("one all-reduce on 512 ranks at 25 Gbit/s each, bandwidth term alone:")
+for name, parameters in (("ResNet-101", 44_549_160), ("VGG-16", 138_357_544)):
+    seconds = costs.ring_all_reduce(512, 4 * parameters, 0.0, BETA)
+    print(f"  {name:10}  {4 * parameters / 1e6:4.0f} MB   {seconds:.2f} s")
+
+# %% [markdown]
+# VGG-16 has three times the bytes to move, most of them in one fully connected layer. What can
+# hide behind backward was hidden; the rest shows. (Four GPUs shared one network card there. A ring
+# that visits the GPUs machine by machine crosses each card only once each way.)
+#
+# **Halving-doubling at Facebook.** Goyal et al. 2017 (*Accurate, Large Minibatch SGD*, section 4)
+# trained ResNet-50 in an hour on 256 GPUs. Their all-reduce between machines was halving-doubling:
+# $2\log_2 p$ steps against $2(p-1)$ for the same bytes. They report it much better up to a million
+# elements, and three times as fast as their ring on 32 servers.
+#
+# **Reading a benchmark.** `nccl-tests` prints two bandwidths. `algbw` is $S/t$. `busbw`
+# multiplies it by $2\frac{n-1}{n}$ for all-reduce, by $\frac{n-1}{n}$ for reduce-scatter and
+# all-gather: the bytes that a link had to carry. Only `busbw` can be held against the data sheet,
+# and only it stays the same when $n$ grows. Other tools print $2S/t$ as "throughput". Look before
+# you compare.
+#
+# Suppose `all_reduce_perf` shows 7.0 ms for 1 GB on 8 GPUs:
+
+# %%
+size, n, seconds = 1e9, 8, 7.0e-3
+print(f"algbw {size / seconds / 1e9:.0f} GB/s")
+print(f"busbw {costs.bus_bandwidth('all_reduce', n, size, seconds) / 1e9:.0f} GB/s")
+
+# %% [markdown]
+# ## 9. Two claims put to the test
+#
+# ### "The time of a ring all-reduce does not depend on the number of workers"
+#
+# The Baidu article of 2017 says that the cost "is constant and independent of the number of GPUs",
+# and then adds: if bandwidth is the only factor. Lessons often keep the first half. Here are both
+# terms.
+
+# %%
+print("ranks  messages |  1 MB: latency  bandwidth |  553 MB: latency  bandwidth")
+for n in (2, 8, 64, 512, 4096):
+    row = f"{n:5}  {2 * (n - 1):8}"
+    for size in (1e6, gradient):
+        latency = costs.ring_all_reduce(n, 0, ALPHA, BETA)
+        bandwidth = costs.ring_all_reduce(n, size, 0.0, BETA)
+        row += f" |  {latency * 1e3:10.2f} ms  {bandwidth * 1e3:6.2f} ms"
+    print(row)
+
+# %% [markdown]
+# The bandwidth term doubles from 2 ranks to many and then stands still: true. The latency term
+# grows with every rank. It overtakes the other near $n = S\beta/\alpha$: at 6 ranks for 1 MB, at
+# 3,500 for VGG-16. So the claim is right for large tensors on moderate clusters, and wrong for
+# small tensors anywhere. That is why fusion exists, why trees exist, and why hierarchical
+# all-reduce exists.
+#
+# The messages are not only a formula. Count them:
+
+# %%
+for n in (2, 4, 8):
+    trace = run_ranks(sum_1000_values, n, ring_all_reduce).trace
+    sends = sum(event.op == "send" for event in trace.of(0))
+    sent = trace.traffic().sent[0]
+    print(f"{n} ranks: rank 0 sent {sends:2} messages, {sent} bytes")
+
+# %% [markdown]
+# ### "All-reduce gives the same bits as adding the tensors up one after the other"
+#
+# 1003 float32 values between 0.001 and 1000 on each of four ranks. Floating-point addition is not
+# associative: $(a + b) + c$ and $a + (b + c)$ may differ in the last bit. The ring adds every chunk
+# in another order, beginning with another rank.
+#
+# **Predict.** How many of the 1003 sums differ from the serial sum `0 + 1 + 2 + 3`? Do the *ranks*
+# differ from each other?
+
+# %%
+### BEGIN SOLUTION
+guess_different = 250
+guess_ranks_agree = True
+### END SOLUTION
+
+# %%
+from course_lib.techniques import collectives
+
+
+def values_of(rank):
+    generator = torch.Generator().manual_seed(rank)
+    return 10 ** (6 * torch.rand(1003, generator=generator) - 3)
+
+
+def ring_sum():
+    return collectives.ring_all_reduce(values_of(dist.get_rank()))
+
+
+sums = run_ranks(ring_sum, 4)
+serial = values_of(0) + values_of(1) + values_of(2) + values_of(3)
+exact = sum(values_of(rank).double() for rank in range(4))
+
+different = int((sums[0] != serial).sum())
+print(f"{different} of 1003 sums differ from the serial sum")
+print("largest relative error of the ring:  ", f"{((sums[0] - exact) / exact).abs().max():.1e}")
+print("largest relative error of the serial:", f"{((serial - exact) / exact).abs().max():.1e}")
+print("all ranks have the same bits:", all(torch.equal(sums[0], other) for other in sums))
+
+# %% [markdown]
+# The claim is false, and it does no harm: neither order is nearer the truth. What matters is that
+# all *ranks* hold the same bits. Otherwise their weights drift apart, step by step. The ring
+# guarantees it: each chunk is summed on one rank, and the others receive copies. So compare ranks
+# with each other bit by bit, and with a reference by a tolerance. The checks here do both.
+#
+# ## 10. Reflection, with numbers
+#
+# Work each out before you open the answer.
+#
+# 1. You double $n$ from 8 to 16. By what factor does the ring's traffic per rank grow?
+#
+# <details><summary>Answer</summary>
+# From 2·7/8 = 1.75 to 2·15/16 = 1.875 tensors: by 7 %.
+# </details>
+#
+# 2. A model has 300 gradient tensors, $\alpha$ = 20 µs, 64 ranks. What does latency cost per step
+#    without fusion? With everything in three buffers?
+#
+# <details><summary>Answer</summary>
+# 2·63·20 µs = 2.52 ms for one all-reduce. 300 of them: 756 ms. Three: 7.6 ms.
+# </details>
+#
+# 3. One rank of 64 has a network card at half speed. How fast is the ring?
+#
+# <details><summary>Answer</summary>
+# Half as fast, everywhere. Nearly every chunk passes every card, so the slowest sets the pace.
+# </details>
+#
+# 4. Goyal et al. saw a factor of 3 between ring and halving-doubling on 32 servers. At which size
+#    does the formula give 3?
+#
+# <details><summary>Answer</summary>
+# Both share the bandwidth term x. (62α + x) / (10α + x) = 3 gives x = 16α. With α = 50 µs that is
+# 0.8 ms, or 1.3 MB at 25 Gbit/s.
+# </details>
+#
+# 5. Gradients in bfloat16 take half the bytes. What gets twice as fast, and what does not?
+#
+# <details><summary>Answer</summary>
+# The bandwidth term halves. The latency term stays. For VGG-16 on 512 ranks with the α and β above:
+# from 51 + 353 ms to 51 + 177 ms.
+# </details>
+#
+# ## 11. Assignment: `halving_doubling_all_reduce`
+#
+# $n$ is a power of two. Pad as in the ring, so that the tensor has $n$ equal chunks. Call the $d$
+# neighbouring chunks that begin at `rank // d * d` the *block* of a rank at distance $d$.
+#
+# - **Halving**, $d = n/2, n/4, \dots, 1$: the partner is `rank ^ d`. Send it the partner's block at
+#   distance $d$, receive your own and add. After the last step your block is one complete chunk.
+# - **Doubling**, $d = 1, 2, \dots, n/2$: the same partners. Send your block, receive the partner's.
+#
+# **Predict** for 8 ranks: how many messages does each rank send, and how many bytes of a 4000-byte
+# tensor? The check wants exactly these.
+
+
+# %% exercise="halving_doubling_all_reduce"
+def halving_doubling_all_reduce(tensor: torch.Tensor, group=None) -> torch.Tensor:
+    """Sum `tensor` over a group of 2^k ranks, in place, in 2k messages. Returns `tensor`."""
+    ### BEGIN SOLUTION
+    n, rank = dist.get_world_size(group), dist.get_rank(group)
+    chunks = F.pad(tensor.flatten(), (0, -tensor.numel() % n)).view(n, -1)
+    distances = [2**k for k in range((n - 1).bit_length())]  # 1, 2, ..., n/2
+
+    def block(of, d):
+        return chunks[of // d * d : of // d * d + d]
+
+    def swap(outgoing, arriving, partner):
+        sending = dist.isend(outgoing, group=group, group_dst=partner)
+        dist.recv(arriving, group=group, group_src=partner)
+        sending.wait()
+
+    for d in reversed(distances):
+        mine = block(rank, d)
+        arriving = torch.empty_like(mine)
+        swap(block(rank ^ d, d), arriving, rank ^ d)
+        mine += arriving
+    for d in distances:
+        swap(block(rank, d), block(rank ^ d, d), rank ^ d)
+
+    tensor.copy_(chunks.flatten()[: tensor.numel()].view_as(tensor))
+    return tensor
+    ### END SOLUTION
+
+
+# %% check="halving_doubling_all_reduce"
+check(halving_doubling_all_reduce)
+
+# %% [markdown]
+# ## 12. What to read
+#
+# - Patarasuk & Yuan 2009, *Bandwidth optimal all-reduce algorithms for clusters of workstations*:
+#   the lower bound, and the ring that meets it.
+# - Gibiansky 2017, *Bringing HPC Techniques to Deep Learning*: the article that brought the ring to
+#   deep learning, with pictures of every step.
+# - Sergeev & Del Balso 2018, *Horovod: fast and easy distributed deep learning in TensorFlow*
+#   (arXiv 1802.05799). You have written most of what it describes.
+# - Thakur, Rabenseifner & Gropp 2005, *Optimization of Collective Communication Operations in
+#   MPICH*: how a real library chooses, and where the formulas in `course_lib.simulate.costs` are
+#   from.
+# - Goyal et al. 2017, *Accurate, Large Minibatch SGD* (arXiv 1706.02677): section 4.
+# - `course_lib/techniques/collectives.py`: the same algorithms as you wrote, tuned to be as fast as
+#   gloo's own.
+#
+# **Next**: notebook 03 makes the hooks into full data parallel training: buckets, overlap, and what
+# PyTorch's DistributedDataParallel does with both.

@@ -1,0 +1,33 @@
+"""One bar for each rank and run, as high as what the rank sent."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from course_lib.views.traffic_bars import traffic_bars
+
+RUNS = {
+    "through rank 0": SimpleNamespace(sent=[12_000, 4_000, 4_000, 4_000]),
+    "ring": SimpleNamespace(sent=[6_000, 6_000, 6_000, 6_000]),
+}
+
+
+def test_bars_count_tensors():
+    view = traffic_bars(RUNS, per_tensor=4_000)
+    heights = [[bar.get_height() for bar in bars] for bars in view.figure.axes[0].containers]
+    assert heights == [[3, 1, 1, 1], [1.5, 1.5, 1.5, 1.5]]
+    header, naive, ring = view.text.splitlines()
+    assert header.split()[:2] == ["tensors", "sent"]
+    assert naive.split()[-4:] == ["3", "1", "1", "1"]
+    assert ring.split()[-4:] == ["1.5"] * 4
+
+
+def test_bars_count_bytes_without_a_tensor_to_count_by():
+    view = traffic_bars(RUNS)
+    assert view.figure.axes[0].get_ylabel() == "bytes sent"
+    assert view.figure.axes[0].containers[0][0].get_height() == 12_000
+
+
+def test_more_runs_than_can_be_told_apart_are_refused():
+    with pytest.raises(ValueError, match="1 to 4 runs can be told apart, not 5"):
+        traffic_bars({str(k): RUNS["ring"] for k in range(5)})
