@@ -1,12 +1,8 @@
-"""What every test can rely on: the project's root, and no need of a display."""
+"""What every test can rely on."""
 
-import os
 from pathlib import Path
 
 import pytest
-
-# Kernels that tests start inherit this; a display may be missing, or be somebody's desktop.
-os.environ["MPLBACKEND"] = "agg"
 
 
 @pytest.fixture(scope="session")
