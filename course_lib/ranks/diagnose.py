@@ -15,10 +15,15 @@ _POINT_TO_POINT = ("send", "recv")
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """One sentence of cause and one of remedy."""
+    """One sentence of cause and one of remedy.
+
+    `mismatch` tells calls that do not fit together (which gloo answers by a hang or by aborting the
+    process, as it comes) from calls whose other end is missing.
+    """
 
     why: str
     remedy: str
+    mismatch: bool = False
 
 
 def diagnose(states: dict[int, str], trace: Trace) -> list[Diagnosis]:
@@ -140,7 +145,7 @@ def _mismatch(index: int, here: dict[int, CommEvent], what: str, remedy: str) ->
         alike[_call(event) + reduction].append(rank)
     calls = "; ".join(f"{ranks_text(ranks)} called {call}" for call, ranks in alike.items())
     why = f"the {_ordinal(index + 1)} collective does not have the same {what} everywhere: {calls}."
-    return Diagnosis(why, remedy)
+    return Diagnosis(why, remedy, mismatch=True)
 
 
 def _missing(
@@ -244,6 +249,7 @@ def _sizes(send: CommEvent, recv: CommEvent) -> Diagnosis:
         f"rank {send.rank} sends {_size(send)} to rank {recv.rank}, "
         f"which receives into {_size(recv)}.",
         "Receive into a tensor of the same shape and dtype as the one that is sent.",
+        mismatch=True,
     )
 
 

@@ -10,7 +10,8 @@ class Failure:
     """What happened to one rank.
 
     `kind` is "raised", "exited" (left without returning), "killed" (by a signal), "stuck" (still
-    waiting or running when the run was ended) or "unreadable" (its result cannot be sent back).
+    waiting or running when the run was ended), "severed" (lost its connection to a rank that had
+    failed) or "unreadable" (its result cannot be sent back).
     `what` is one phrase for a person; `where` holds the learner's frames, innermost first.
     """
 

@@ -35,7 +35,7 @@ class Host:
             OPENBLAS_NUM_THREADS="1",  # no helper threads in a process that forks
             COURSE_LIB_HOST="1",
         )
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _SERVE, str(theirs.fileno())],

@@ -8,6 +8,7 @@ no port is opened for it.
 import json
 import os
 import pickle
+import re
 import signal
 import sys
 import threading
@@ -27,6 +28,12 @@ from course_lib.ranks.watch import Outcome, Watch
 _MOST_RANKS = 256
 # Left over from torchrun or an earlier experiment, these would make a rank talk to someone else.
 _FOREIGN = ("MASTER_ADDR", "MASTER_PORT", "GROUP_RANK", "ROLE_RANK", "TORCHELASTIC_", "COURSE_LIB_")
+# What gloo raises on a rank whose partner has died or disagreed: a consequence, never the cause.
+_SEVERED = re.compile(
+    r"^(RuntimeError|Dist\w*Error): .*"
+    r"(gloo/transport|Connection (closed|reset) by peer|Application timeout|Broken pipe)",
+    re.DOTALL,
+)
 _one_at_a_time = threading.RLock()
 
 
@@ -189,8 +196,7 @@ def _conclude(run_dir: RunDir, outcome: Outcome, timeout: float, observe: bool) 
             failures[rank] = _failure(run_dir, outcome, rank, trace)
     if not failures:
         return RankResults(values, record)
-    report = write_report(outcome, failures, record, timeout)
-    stuck = all(failure.kind == "stuck" for failure in failures.values())
+    report, stuck = write_report(outcome, failures, record, timeout)
     raise (RankTimeout if stuck else RankError)(report, failures, record)
 
 
@@ -199,6 +205,8 @@ def _failure(run_dir: RunDir, outcome: Outcome, rank: int, trace: Trace | None) 
         told = json.loads(run_dir.of(rank, "failure").read_bytes())
         where = sources.learners_frames([Frame(*frame) for frame in told["frames"]])
         what = f"{told['type']}: {told['message']}".removesuffix(": ")
+        if _SEVERED.search(what):
+            return Failure(rank, "severed", "lost its connection to another rank", where)
         return Failure(rank, told["kind"], what, where, told["traceback"])
 
     dump = run_dir.of(rank, "stack").read_text() if run_dir.of(rank, "stack").exists() else ""

@@ -75,13 +75,13 @@ def _redirect(run_dir: RunDir, rank: int) -> io.FileIO:
     os.close(nothing)
     # Nothing is kept back in a buffer: a killed rank's last words are in the file.
     for name, fd in (("stdout", 1), ("stderr", 2)):
-        raw = open(fd, "wb", buffering=0, closefd=False)
+        raw = io.FileIO(fd, "wb", closefd=False)
         stream = io.TextIOWrapper(raw, "utf-8", errors="backslashreplace", write_through=True)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    sys.stdin = sys.__stdin__ = open(0, closefd=False)
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.FileIO(0, closefd=False))
 
-    stack_file = open(run_dir.of(rank, "stack"), "wb", buffering=0)
+    stack_file = io.FileIO(run_dir.of(rank, "stack"), "wb")
     faulthandler.enable(stack_file, all_threads=False)
     if STACK_SIGNAL:
         # Runs in C, so it also shows the line of a rank that is blocked inside gloo.
@@ -121,6 +121,9 @@ def _work(run_dir: RunDir, job: dict, rank: int, store: dist.Store) -> bytes:
         world_size=job["world_size"],
         timeout=store.timeout,
     )
+    # Gloo connects at the first operation: done here, so that a rank which never communicates does
+    # not leave the others inside a set-up that no line of theirs explains.
+    dist.barrier()
     progress.attach(run_dir, rank)
     function, args, kwargs = shipping.unpack(job["call"])
     recorder = Recorder(run_dir.of(rank, "journal"), rank) if job["observe"] else None

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from course_lib.observe import Trace
+from course_lib.observe import CommEvent, Trace
 from course_lib.ranks.diagnose import describe, diagnose, ranks_text
 from course_lib.ranks.errors import Failure, RunRecord
 from course_lib.ranks.sources import place_of, text_of
@@ -22,30 +22,39 @@ _ADVICE = {
 
 def write_report(
     outcome: Outcome, failures: dict[int, Failure], record: RunRecord, timeout: float
-) -> str:
-    """What happened, where each rank was, why, and what to try; in that order."""
-    stuck = {r: f for r, f in failures.items() if f.kind == "stuck"}
-    causes = {r: f for r, f in failures.items() if f.kind != "stuck"}
-    lines = _what_happened(causes) if causes else [_headline(outcome, stuck, timeout)]
-    if len(failures) < outcome.world_size or stuck:
-        lines += _where_each_was(outcome, failures, record.trace, all_of_them=not causes)
-    states = {rank: _state(rank, failures, record.trace) for rank in range(outcome.world_size)}
-    if record.trace and not any(f.kind in ("raised", "unreadable") for f in causes.values()):
-        for diagnosis in diagnose(states, record.trace):
-            lines += ["", f"Why: {diagnosis.why}", f"Try: {diagnosis.remedy}"]
-    lines += _running(stuck, states, timeout) if not causes else []
-    return "\n".join(lines)
+) -> tuple[str, bool]:
+    """What happened, where each rank was, why, what to try; and whether the ranks were stuck."""
+    trace = record.trace
+    states = {rank: _state(rank, failures, trace) for rank in range(outcome.world_size)}
+    diagnoses = diagnose(states, trace) if trace else []
+    causes = {r: f for r, f in failures.items() if f.kind not in ("stuck", "severed")}
+    mismatch = any(diagnosis.mismatch for diagnosis in diagnoses)
+    if mismatch:
+        # Gloo aborts a rank or lets it hang, as it comes. Either way the calls are the cause.
+        causes = {r: f for r, f in causes.items() if not f.what.endswith("SIGABRT")}
+    if causes:
+        lines = _what_happened(causes)
+        others = {rank: state for rank, state in states.items() if rank not in causes}
+        lines += ["Meanwhile:"] * bool(others) + _where(others, failures, trace)
+        return "\n".join(lines), False
+
+    stuck = sorted(failures)
+    lines = [_headline(outcome, stuck, mismatch, timeout), "", *_where(states, failures, trace)]
+    for diagnosis in diagnoses:
+        lines += ["", f"Why: {diagnosis.why}", f"Try: {diagnosis.remedy}"]
+    lines += _still_running(states, timeout)
+    return "\n".join(lines), not mismatch
 
 
-def _headline(outcome: Outcome, stuck: dict[int, Failure], timeout: float) -> str:
+def _headline(outcome: Outcome, stuck: list[int], mismatch: bool, timeout: float) -> str:
     if outcome.flooded is not None:
         return f"rank {outcome.flooded} printed without end, and was stopped."
-    who = ranks_text(sorted(stuck))
+    if mismatch:
+        return "the calls of the ranks do not fit together."
     if outcome.deadlocked:
         verb = "waits" if len(stuck) == 1 else "wait"
-        return f"{who} {verb} for something that cannot come any more."
-    had = "had not finished"
-    return f"{who} {had} after {timeout:g} s."
+        return f"{ranks_text(stuck)} {verb} for something that cannot come any more."
+    return f"{ranks_text(stuck)} had not finished after {timeout:g} s."
 
 
 def _what_happened(causes: dict[int, Failure]) -> list[str]:
@@ -79,27 +88,25 @@ def _phrase(failure: Failure) -> str:
     return failure.what
 
 
-def _where_each_was(
-    outcome: Outcome, failures: dict[int, Failure], trace: Trace | None, all_of_them: bool
-) -> list[str]:
+def _where(states: dict[int, str], failures: dict[int, Failure], trace: Trace | None) -> list[str]:
+    """A row for each rank: what it was doing, and its line."""
     rows = []
-    for rank in range(outcome.world_size):
+    for rank, state in states.items():
         failure = failures.get(rank)
-        if failure is not None and failure.kind != "stuck":
-            continue
-        if failure is None:
-            rows.append((rank, "had returned", ""))
-            continue
-        event = trace.waiting(rank) if trace else None
-        doing = f"waits {describe(event)}" if event else "was running"
-        frame = next(iter(failure.where), None)
-        place = f"{place_of(frame)}:  {text_of(frame)}".rstrip(": ") if frame else ""
+        frames = failure.where if failure else ()
+        doing = state
+        if failure and trace and (event := trace.waiting(rank) or _last(trace, rank, failure)):
+            doing, frames = f"waits {describe(event)}", frames or event.where
+        place = f"{place_of(frames[0])}:  {text_of(frames[0])}".rstrip(": ") if frames else ""
         rows.append((rank, doing, place))
-    if not rows:
-        return []
-    width = max(len(doing) for _, doing, _ in rows)
-    title = "" if all_of_them else "Meanwhile:"
-    return [title] + [f"  rank {r}  {d:<{width}}   {p}".rstrip() for r, d, p in rows]
+    width = max((len(doing) for _, doing, _ in rows), default=0)
+    return [f"  rank {r}  {d:<{width}}   {p}".rstrip() for r, d, p in rows]
+
+
+def _last(trace: Trace, rank: int, failure: Failure) -> CommEvent | None:
+    """The call in which a rank was cut off, or aborted by gloo."""
+    events = trace.of(rank)
+    return events[-1] if events and failure.kind in ("severed", "killed") else None
 
 
 def _state(rank: int, failures: dict[int, Failure], trace: Trace | None) -> str:
@@ -111,14 +118,14 @@ def _state(rank: int, failures: dict[int, Failure], trace: Trace | None) -> str:
     return _phrase(failure)
 
 
-def _running(stuck: dict[int, Failure], states: dict[int, str], timeout: float) -> list[str]:
-    running = sorted(rank for rank in stuck if states[rank] == "is still running")
+def _still_running(states: dict[int, str], timeout: float) -> list[str]:
+    running = sorted(rank for rank, state in states.items() if state == "is still running")
     if not running:
         return []
     verb = "waits" if len(running) == 1 else "wait"
-    why = f"Why: {ranks_text(running)} {verb} for nobody: the line above is still running."
-    remedy = (
+    return [
+        "",
+        f"Why: {ranks_text(running)} {verb} for nobody: the line above is still running.",
         "Try: look for a loop that does not end there; if it only needs longer than "
-        f"{timeout:g} s, give it more with timeout=..."
-    )
-    return ["", why, remedy]
+        f"{timeout:g} s, give it more with timeout=...",
+    ]

@@ -9,7 +9,7 @@ that is about to end.
 import io
 import types
 from collections import ChainMap
-from typing import Any
+from typing import Any, ClassVar
 
 import cloudpickle
 import torch
@@ -46,7 +46,9 @@ def _restore_code(constructor: type, arguments: tuple, filename: str) -> types.C
 
 
 class _Outgoing(cloudpickle.Pickler):
-    dispatch_table = ChainMap({types.CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table)
+    dispatch_table: ClassVar = ChainMap(
+        {types.CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table
+    )
 
 
 class _Result(_Outgoing):

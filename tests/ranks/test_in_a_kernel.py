@@ -47,12 +47,14 @@ def test_an_error_is_one_short_text_that_names_the_cell(shared: Kernel) -> None:
         "    dist.barrier()"
     )
     out = shared.run("run_ranks(f, 2)")
-    assert out.error == "RankError" and out.stderr == ""
+    assert out.error == "RankError"
+    assert out.stderr == ""
     assert re.search(
         r"rank 1 raised ValueError: why\n    in cell \[\d+\], line 3:  raise ValueError\('why'\)",
         out.traceback,
     )
-    assert "launch.py" not in out.traceback and len(out.traceback.splitlines()) < 12
+    assert "launch.py" not in out.traceback
+    assert len(out.traceback.splitlines()) < 12
 
 
 def test_magic(shared: Kernel) -> None:
@@ -84,7 +86,8 @@ def test_a_bar_leaves_nothing(shared: Kernel) -> None:
     )
     assert out.stdout == ""
     texts = [bundle.get("text/plain", "") for bundle in out.displays]
-    assert texts[0] == "" and texts[-1] == ""
+    assert texts[0] == ""
+    assert texts[-1] == ""
     assert any(re.search(r"█+░* step 1\d of 16", text) for text in texts)
 
 

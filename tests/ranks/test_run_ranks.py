@@ -38,7 +38,8 @@ def test_lambda_closure_and_keyword_arguments() -> None:
     factor = 3
     results = run_ranks(lambda a, *, b: (dist.get_rank() * factor, a, b), 2, "a", b="b")
     assert list(results) == [(0, "a", "b"), (3, "a", "b")]
-    assert results[1] == (3, "a", "b") and len(results) == 2
+    assert results[1] == (3, "a", "b")
+    assert len(results) == 2
 
 
 def test_what_comes_back() -> None:
@@ -62,9 +63,11 @@ def test_what_comes_back() -> None:
     assert torch.equal(first["tensor"], torch.ones(2_000_000))
     assert first["view"].untyped_storage().nbytes() == 20
     assert torch.equal(first["transposed"], torch.arange(6).reshape(2, 3).t())
-    assert first["scalar"].item() == 2.5 and first["scalar"].shape == ()
+    assert first["scalar"].item() == 2.5
+    assert first["scalar"].shape == ()
     assert first["empty"].shape == (0, 4)
-    assert first["graph"].item() == 12 and not first["graph"].requires_grad
+    assert first["graph"].item() == 12
+    assert not first["graph"].requires_grad
     assert isinstance(first["parameter"], nn.Parameter)
     assert first["module"](torch.ones(1, 2)).shape == (1, 2)
     assert torch.equal(first["sparse"].to_dense(), torch.eye(3))
@@ -99,7 +102,7 @@ def test_bad_arguments(arguments: tuple, message: str) -> None:
 def test_bad_options() -> None:
     with pytest.raises(ValueError, match="more than 0 seconds, not -1"):
         run_ranks(rank_sum, 2, timeout=-1)
-    with pytest.raises(ValueError, match="'auto', 'cpu' or 'cuda'|\"auto\""):
+    with pytest.raises(ValueError, match='or "cuda", not'):
         run_ranks(rank_sum, 2, device="tpu")
     with pytest.raises(ValueError, match='"forkserver" or "spawn"'):
         run_ranks(rank_sum, 2, start="fork")
