@@ -46,20 +46,25 @@ def call_with_own_tensor(answer: Callable, case: Case) -> Call | None:
 
 def plain(value: Any) -> Any:
     """`value` with tensors copied, containers kept, and anything else replaced by its kind."""
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or type(value) in (bool, int, float, str):
         return value
+    if isinstance(value, float):  # numpy's float64 is one
+        return float(value)
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
-    if isinstance(value, list | tuple):
-        return (
-            type(value)(map(plain, value)) if type(value) in (list, tuple) else Other(_kind(value))
-        )
+    if type(value) in (list, tuple):
+        return type(value)(plain(item) for item in value)
     if type(value) is dict:
         return {plain(key): plain(item) for key, item in value.items()}
-    return Other(_kind(value))
+    return Other(kind_of(value))
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """ "a list", "an int", "nothing": what a value is, in words."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, Other):
+        return value.kind
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 

@@ -60,7 +60,7 @@ class Exercise:
         input, calls the answer, returns plain values.
     judge: `judge(case, observation)` is None when the case is right. It sees runs that ended well;
         ranks that raised or hang, forbidden operations and silent traps are found before it.
-    hints: from a nudge to nearly the answer.
+    hints: from a nudge to what is nearly the answer; indented text, shown without its indent.
     passed: the property that was shown, for the line after passing: "every rank sends exactly ..."
     allowed: the operations an answer may use (names as in `CommEvent.op`); None allows all.
     timeout: seconds for one case.

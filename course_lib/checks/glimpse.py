@@ -1,6 +1,6 @@
 """A few numbers of a tensor, as a person would write them down."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import torch
 
@@ -17,11 +17,11 @@ def glimpse(tensor: torch.Tensor, at: int = 0) -> str:
     return f"elements {start} to {start + _WINDOW - 1}: {_bracketed(flat[start : start + _WINDOW])}"
 
 
-def glimpse_inputs(inputs: Sequence[torch.Tensor], at: int = 0) -> str:
-    """The ranks' inputs, one a line if they are few and small."""
-    if len(inputs) <= 4 and inputs[0].numel() <= _ALL:
-        return "\n".join(f"rank {rank}: {glimpse(t)}" for rank, t in enumerate(inputs))
-    return ""
+def glimpse_inputs(inputs: Mapping[int, torch.Tensor]) -> str:
+    """The ranks' inputs, one a line, if they are few and small; else nothing."""
+    if len(inputs) > 4 or any(tensor.numel() > _ALL for tensor in inputs.values()):
+        return ""
+    return "\n".join(f"rank {rank}: {glimpse(tensor)}" for rank, tensor in inputs.items())
 
 
 def _bracketed(values: torch.Tensor) -> str:

@@ -11,4 +11,5 @@ def hint(fn: Callable | str, level: int = 1) -> None:
     exercise = by_name(fn) if isinstance(fn, str) else by_function(fn)
     if level not in (1, 2, 3):
         raise ValueError(f"hints have the levels 1, 2 and 3, not {level!r}")
-    print(textwrap.fill(f"{level} of 3: {exercise.hints[level - 1]}", 96, break_on_hyphens=False))
+    text = textwrap.dedent(exercise.hints[level - 1]).strip()
+    print(f"Hint {level} of 3 to {exercise.name}:\n{text}")

@@ -30,8 +30,8 @@ def by_function(fn: Any) -> Exercise:
         raise CheckFailed(f"check() takes the function itself: check({fn}), without the quotes.")
     if inspect.isclass(fn):
         raise CheckFailed(
-            f"check() takes a function, and {fn.__name__} is a class here. If a class has taken the "
-            "name of your function, run the cell with your function again."
+            f"check() takes a function, and {fn.__name__} is a class here. If a class has "
+            "taken the name of your function, run the cell with your function again."
         )
     if not callable(fn):
         raise CheckFailed(
@@ -42,13 +42,13 @@ def by_function(fn: Any) -> Exercise:
     if not name or name == "<lambda>":
         what = "a lambda" if name else f"a {type(fn).__name__} object"
         raise CheckFailed(
-            f"check() finds the exercise by the function's name, and {what} has none. Write it with "
-            "def."
+            f"check() finds the exercise by the function's name, and {what} has none. Write it "
+            "with def."
         )
     if str(getattr(fn, "__module__", "")).startswith("course_lib."):
         raise CheckFailed(
-            f"This {name} is the course's own, from {fn.__module__}, and not yours. Run the cell with "
-            "your function again."
+            f"This {name} is the course's own, from {fn.__module__}, and not yours. Run the cell "
+            "with your function again."
         )
     return by_name(name)
 

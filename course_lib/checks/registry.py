@@ -10,7 +10,7 @@ from course_lib.checks.exercise import Exercise
 
 @functools.cache
 def all_exercises() -> dict[str, Exercise]:
-    """Name -> exercise, in the order of the notebooks. Raises `ValueError` for a name used twice."""
+    """Name -> exercise, in the order of the notebooks. `ValueError` for a name used twice."""
     found: dict[str, Exercise] = {}
     for module in sorted(module.name for module in pkgutil.iter_modules(exercises.__path__)):
         for exercise in importlib.import_module(f"{exercises.__name__}.{module}").EXERCISES:

@@ -1,0 +1,124 @@
+"""What a wrong tensor tells about its cause."""
+
+import itertools
+from collections.abc import Mapping
+
+import torch
+
+from course_lib.checks.gates import ranks
+from course_lib.checks.reference import Reference
+
+_LEGIBLE_PARTS = 5  # up to so many ranks every mix of their parts is tried (3^5)
+_SAMPLE = 64  # elements looked at
+
+
+def likely_cause(
+    got: torch.Tensor,
+    want: Reference,
+    wrong: torch.Tensor,
+    rank: int,
+    lookalikes: Mapping[str, torch.Tensor],
+) -> str:
+    got, value = got.reshape(-1), want.value.reshape(-1)
+    tolerance = want.tolerance.reshape(-1)
+    if got.is_floating_point() and not got.isfinite().all():
+        return "there are values that are not finite: memory that nothing was written to?"
+    if not got.any():
+        return "all zeros: nothing has been written into the result"
+    for name, other in lookalikes.items():
+        if other.numel() == got.numel() and torch.equal(
+            got.double(), other.reshape(-1).to(want.dtype).double()
+        ):
+            return f"this is {name}"
+    if phrase := _mix(got[wrong], want, wrong, rank):
+        return _where(wrong) + phrase
+    if phrase := _ratio(got.double(), value.double(), tolerance, want):
+        return phrase
+    return _where(wrong).rstrip(": ") + (" differ" if not wrong.all() else "the values differ")
+
+
+def _ratio(got: torch.Tensor, value: torch.Tensor, tolerance: torch.Tensor, want: Reference) -> str:
+    """A constant factor between the two."""
+    n = len(want.parts) or 1
+    for factor in sorted({n, 2, 3, 4}):
+        if factor > 1 and ((got - value * factor).abs() <= factor * tolerance).all():
+            return f"exactly {_times(factor)} the reference: " + (
+                "you summed, and an average is asked"
+                if want.average and factor == n
+                else "something is added more than once"
+            )
+        if factor > 1 and ((got * factor - value).abs() <= factor * tolerance).all():
+            part = "half" if factor == 2 else f"1/{factor} of"
+            return f"exactly {part} the reference: " + (
+                "you averaged a sum"
+                if factor == n and not want.average
+                else "is something divided twice, or a part missing?"
+            )
+    if ((got + value).abs() <= tolerance).all():
+        return "the sign is turned"
+    return ""
+
+
+def _mix(got: torch.Tensor, want: Reference, wrong: torch.Tensor, rank: int) -> str:
+    """Whose parts a wrong sum is made of, if each is in it 0, 1 or 2 times."""
+    owners = list(want.parts)
+    if len(owners) < 2 or want.average or want.dtype == torch.bfloat16:
+        return ""  # bfloat16 rounds so coarsely that several mixes fit
+    parts = torch.stack([part.reshape(-1)[wrong][:_SAMPLE] for part in want.parts.values()])
+    tolerance = 2 * want.tolerance.reshape(-1)[wrong][:_SAMPLE]
+    fits = []
+    for counts in _mixes(len(owners)):
+        mix = (parts.double() * torch.tensor(counts, dtype=torch.float64)[:, None]).sum(0)
+        if ((mix - got[:_SAMPLE].double()).abs() <= tolerance).all():
+            fits.append(counts)
+    fits.sort(key=_oddity)
+    if not fits or (len(fits) > 1 and _oddity(fits[0]) == _oddity(fits[1])):
+        return ""
+    return _told(dict(zip(owners, fits[0], strict=True)), rank)
+
+
+def _mixes(n: int) -> list[tuple[int, ...]]:
+    """How often each of n parts may be in a wrong sum; for many ranks only the plain cases."""
+    if n <= _LEGIBLE_PARTS:
+        mixes = set(itertools.product((0, 1, 2), repeat=n))
+    else:
+        mixes = {tuple(c if r == i else 1 for r in range(n)) for i in range(n) for c in (0, 2)}
+        mixes |= {tuple(int(r == i) for r in range(n)) for i in range(n)}
+    return sorted(mixes - {(1,) * n, (0,) * n, (2,) * n})
+
+
+def _oddity(counts: tuple[int, ...]) -> int:
+    return sum(count != 1 for count in counts)
+
+
+def _told(counts: Mapping[int, int], rank: int) -> str:
+    missing = [owner for owner, count in counts.items() if count == 0]
+    twice = [owner for owner, count in counts.items() if count == 2]
+    if len(missing) == len(counts) - 1 and not twice:
+        (alone,) = counts.keys() - set(missing)
+        whose = "still the rank's own" if alone == rank else f"rank {alone}'s"
+        return f"this is {whose} input, with nothing added"
+    phrases = []
+    if missing:
+        phrases.append(f"the part of {ranks(missing)} is missing")
+    if twice:
+        phrases.append(f"the part of {ranks(twice)} is counted twice")
+    return ", and ".join(phrases)
+
+
+def _where(wrong: torch.Tensor) -> str:
+    """ "elements 4 to 6 of 7: ", or "" when all are wrong."""
+    if wrong.all():
+        return ""
+    indices = wrong.nonzero().reshape(-1).tolist()
+    first, last = indices[0], indices[-1]
+    if len(indices) == 1:
+        return f"only element {first} of {len(wrong)} is wrong: "
+    if len(indices) == last - first + 1:
+        place = f"only elements {first} to {last} of {len(wrong)} are wrong"
+        return place + (" (the last ones): " if last == len(wrong) - 1 else ": ")
+    return f"{len(indices)} of {len(wrong)} elements are wrong: "
+
+
+def _times(factor: int) -> str:
+    return "twice" if factor == 2 else f"{factor} times"

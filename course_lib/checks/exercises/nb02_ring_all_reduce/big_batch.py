@@ -1,0 +1,81 @@
+"""A small network with what real models have, and its gradients in one process."""
+
+import torch
+from torch import nn
+
+from course_lib.checks import reference
+from course_lib.checks.exercise import Case
+
+BATCH = 4  # samples a rank
+STEPS = 2  # the second shows what the first left behind
+LEARNING_RATE = 0.1
+BACKWARD = "check: backward"  # the span around loss.backward()
+_SLACK = 1e-4  # of the largest gradient of a parameter: float32 through three layers
+
+# Options of `Net`
+FROZEN, UNUSED, TIED, BUFFER = "frozen", "unused", "tied", "buffer"
+
+
+class Net(nn.Module):
+    """(B, 4) -> (B, 2), with what real models have: `options` out of the four above."""
+
+    def __init__(self, options: list[str]):
+        super().__init__()
+        self.first = nn.Linear(4, 6)
+        self.middle = nn.Linear(6, 6, bias=False)
+        self.last = nn.Linear(6, 2)
+        self.options = options
+        if FROZEN in options:
+            self.shift = nn.Parameter(torch.zeros(6), requires_grad=False)
+        if UNUSED in options:
+            self.spare = nn.Linear(6, 6)
+        if TIED in options:
+            self.again = nn.Linear(6, 6, bias=False)
+            self.again.weight = self.middle.weight
+        if BUFFER in options:
+            self.register_buffer("scale", torch.ones(6))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = torch.tanh(self.first(x))  # (B, 6)
+        h = torch.tanh(self.middle(h))
+        if FROZEN in self.options:
+            h = h + self.shift
+        if TIED in self.options:
+            h = torch.tanh(self.again(h))
+        if BUFFER in self.options:
+            h = h * self.scale
+        return self.last(h)  # (B, 2)
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def big_batch_gradients(case: Case) -> list[dict[str, reference.Reference | None]]:
+    """The reference: one process, float64, all ranks' samples in one batch; by step and name."""
+    data = case.data
+    model = Net(data["options"])
+    model.load_state_dict(data["states"][0])
+    model.double()
+    parameters = dict(model.named_parameters())
+    steps = []
+    for xs, ys in zip(data["x"].double(), data["y"].double(), strict=True):
+        by_rank = []
+        for x, y in zip(xs, ys, strict=True):  # equal shares: the mean of means is the mean
+            model.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            by_rank.append({name: p.grad for name, p in parameters.items()})
+        steps.append({name: _reference([g[name] for g in by_rank]) for name in parameters})
+        with torch.no_grad():
+            for name, p in parameters.items():
+                if steps[-1][name] is not None:
+                    p -= LEARNING_RATE * steps[-1][name].value
+    return steps
+
+
+def _reference(by_rank: list[torch.Tensor | None]) -> reference.Reference | None:
+    if by_rank[0] is None:
+        return None
+    value = torch.stack(by_rank).mean(0)
+    largest = max(gradient.abs().max() for gradient in by_rank)
+    tolerance = torch.full_like(value, float(largest) * _SLACK)
+    return reference.Reference(value, tolerance, torch.float32, dict(enumerate(by_rank)), True)

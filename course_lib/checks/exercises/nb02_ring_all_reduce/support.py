@@ -1,0 +1,167 @@
+"""What the collectives of this notebook share: their cases, and verdicts on values and traffic.
+
+A tensor is cut into n equal chunks, n the size of the group: of ceil(numel / n) elements, the last
+ones padded with zeros.
+"""
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from course_lib.checks import compare, gates, inputs, reference
+from course_lib.checks.answers import Call
+from course_lib.checks.exercise import Case, Finding, Observation
+from course_lib.checks.glimpse import glimpse, glimpse_inputs
+
+_GLOBAL_RANKS = (
+    "send and recv take global ranks, and in a group rank 1 of the group may be global rank 3: "
+    "dist.get_rank(group) is your place in it, and dist.get_global_rank(group, i), or "
+    "group_dst=i and group_src=i in send and recv, name the others"
+)
+ALONE = "one rank has no neighbour: the loop over n - 1 steps must do nothing"
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def legible(world_size: int, numel: int, dtype: torch.dtype = torch.float32) -> Case:
+    tensors = [t.to(dtype) for t in inputs.by_powers_of_ten(world_size, numel)]
+    return Case(world_size, _label(world_size, tensors[0]), {"inputs": tensors})
+
+
+def drawn(
+    rng: random.Random,
+    world_size: int,
+    shape: int | tuple[int, ...],
+    dtype: torch.dtype = torch.float32,
+    clue: str = "",
+) -> Case:
+    tensors = inputs.spread(rng, world_size, shape, dtype)
+    return Case(world_size, _label(world_size, tensors[0]), {"inputs": tensors}, clue)
+
+
+def in_group(
+    rng: random.Random, world_size: int, members: tuple[int, ...], shape: int | tuple[int, ...]
+) -> Case:
+    tensors = inputs.spread(rng, len(members), shape)
+    label = f"{_label(len(members), tensors[0])}: the group of {gates.ranks(members)}"
+    data = {"inputs": tensors, "members": list(members)}
+    return Case(world_size, f"{label}, out of {world_size}", data, _GLOBAL_RANKS)
+
+
+def _label(ranks: int, tensor: torch.Tensor) -> str:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    each = f"a {dtype} tensor of {tensor.numel()} element{'s' * (tensor.numel() != 1)}"
+    if tensor.dim() != 1:
+        each = f"a {dtype} tensor of shape {tuple(tensor.shape)}"
+    return f"{ranks} ranks with {each} each" if ranks > 1 else f"1 rank with {each}"
+
+
+def uneven(numel: int, n: int) -> str:
+    return (
+        f"{numel} elements do not divide into {n} equal chunks: pad with zeros to a multiple of "
+        f"{n} before, and leave the padding out at the end"
+    )
+
+
+def own_inputs(case: Case) -> dict[int, torch.Tensor]:
+    """Each participating rank's tensor, in the order of the group."""
+    members = case.data.get("members") or range(case.world_size)
+    return dict(zip(members, case.data["inputs"], strict=True))
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def in_place(case: Case, observation: Observation) -> Finding | None:
+    """Every rank's tensor holds the sum, and is what was returned; all bits alike."""
+    want = reference.total(own_inputs(case))
+    calls: dict[int, Call] = {rank: observation.values[rank] for rank in own_inputs(case)}
+    for rank, call in calls.items():
+        holds = compare.mismatch(call.argument, want, rank)
+        if call.returned is None and holds is None:
+            return Finding(
+                "the tensor holds the sum, but your function returned nothing: end it with "
+                "`return tensor`",
+                rank,
+            )
+        if finding := compare.mismatch(call.returned, want, rank):
+            return _shown(finding, case)
+        if holds:
+            return Finding(
+                "what you returned is right, but the tensor that was passed in does not hold it: "
+                "work in place, as dist.all_reduce does, for example with tensor.copy_(result)",
+                rank,
+                expected=holds.expected,
+                got=holds.got,
+            )
+    return compare.ranks_differ({rank: call.argument for rank, call in calls.items()})
+
+
+def new_tensor(
+    case: Case,
+    observation: Observation,
+    want: Callable[[int], reference.Reference],
+    lookalikes: Callable[[int], dict[str, torch.Tensor]],
+) -> Finding | None:
+    """Every rank returned a tensor of its own and left its input alone."""
+    for me, (rank, own) in enumerate(own_inputs(case).items()):
+        call: Call = observation.values[rank]
+        if finding := compare.mismatch(call.returned, want(me), rank, lookalikes(me)):
+            if call.returned is not None and not torch.equal(call.argument, own):
+                finding = replace(finding, likely=f"{finding.likely}. Your input changed as well")
+            return _shown(finding, case)
+        if not torch.equal(call.argument, own):
+            return Finding(
+                "the result is right, but the tensor that was passed in has changed: add up in a "
+                "copy, tensor.clone()",
+                rank,
+                expected=f"the input still {glimpse(own)}",
+                got=glimpse(call.argument),
+            )
+        if call.shares_memory and len(own_inputs(case)) > 1:
+            return Finding(
+                "the result lies in the memory of the tensor that was passed in, so the caller's "
+                "next change to one changes the other: return a tensor of its own",
+                rank,
+            )
+    return None
+
+
+def _shown(finding: Finding, case: Case) -> Finding:
+    return replace(finding, input=glimpse_inputs(own_inputs(case)))
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def ring(case: Case, observation: Observation, least: int, most: int, rule: str) -> Finding | None:
+    """Every rank sends `least` to `most` elements, and to its neighbours alone."""
+    members = list(own_inputs(case))
+    size = case.data["inputs"][0].element_size()
+    for me, rank in enumerate(members):
+        finding = gates.sent(
+            observation,
+            rank,
+            least * size,
+            most * size,
+            rule,
+            "Do you send a whole tensor where one chunk would do?",
+        )
+        neighbours = {members[me - 1], members[(me + 1) % len(members)]} - {rank}
+        finding = finding or gates.peers(
+            observation, rank, neighbours, "in a ring a rank only sends to its neighbour"
+        )
+        if finding:
+            return finding
+    return None
+
+
+def all_reduce_elements(case: Case) -> tuple[int, int]:
+    """Elements a rank must send at least and at most, if the chunks are padded or uneven."""
+    numel, n = case.data["inputs"][0].numel(), len(own_inputs(case))
+    chunk = math.ceil(numel / n)
+    return 2 * (numel - chunk), 2 * (n - 1) * chunk

@@ -1,0 +1,16 @@
+"""Numbers that an answer returned."""
+
+from typing import Any
+
+import torch
+
+
+def number(value: Any) -> float | None:
+    """A Python or tensor number as a float; None for anything else."""
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def close(got: float, want: float, relative: float) -> bool:
+    return abs(got - want) <= relative * abs(want)
