@@ -1,0 +1,171 @@
+"""What makes a schedule right: every operation once, in one place, in an order that can run.
+
+    F of stage s waits for F of stage s - 1, same microbatch      (an activation arrives)
+    B or I of s  waits for B or I of stage s + 1, and its own F   (a gradient arrives)
+    W of s       waits for its own I
+
+A schedule that obeys this runs to its end when no send makes its sender wait. With sends that
+block, it may still hang: `course_lib.simulate` has a mode for that.
+"""
+
+from collections.abc import Sequence
+
+from .schedule_text import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD, KINDS, Op
+from .schedule_text import format_schedule as _grid
+
+
+def num_stages(schedule: Sequence[Sequence[Op]]) -> int:
+    """How many stages the model is cut into."""
+    return 1 + max((op.stage for row in schedule for op in row), default=-1)
+
+
+def num_microbatches(schedule: Sequence[Sequence[Op]]) -> int:
+    """How many microbatches go through."""
+    return 1 + max((op.microbatch for row in schedule for op in row), default=-1)
+
+
+def result_of(op: Op) -> Op:
+    """The name under which others wait for `op`: a gradient is ready after I as after B."""
+    return Op(BACKWARD, op.stage, op.microbatch) if op.kind == BACKWARD_INPUT else op
+
+
+def needs(op: Op, stages: int) -> tuple[Op, ...]:
+    """What must have finished before `op` can start, by the names of `result_of`."""
+    kind, stage, microbatch = op
+    if kind == FORWARD:
+        return (Op(FORWARD, stage - 1, microbatch),) if stage > 0 else ()
+    if kind == BACKWARD_WEIGHT:
+        return (Op(BACKWARD, stage, microbatch),)
+    own = Op(FORWARD, stage, microbatch)
+    return (own, Op(BACKWARD, stage + 1, microbatch)) if stage + 1 < stages else (own,)
+
+
+def validate(schedule: Sequence[Sequence[Op]], microbatches: int | None = None) -> None:
+    """Raise a ValueError that shows the place if `schedule` cannot train a model.
+
+    `microbatches`, where known, finds a microbatch that is missing on every stage.
+    """
+    check_complete(schedule, microbatches)
+    check_order(schedule)
+
+
+def check_complete(
+    schedule: Sequence[Sequence[Op]], microbatches: int | None = None
+) -> dict[int, int]:
+    """Every stage on one rank; every microbatch once forward and once backward through it.
+
+    Returns the rank of each stage.
+    """
+    home = _check_places(schedule)
+    found: dict[tuple[str, int], list[int]] = {
+        (kind, stage): [] for kind in KINDS for stage in home
+    }
+    for row in schedule:
+        for kind, stage, microbatch in row:
+            found[kind, stage].append(microbatch)
+    if microbatches is None:
+        microbatches = num_microbatches(schedule)
+    for stage, rank in sorted(home.items()):
+        for kinds in ((FORWARD,), (BACKWARD, BACKWARD_INPUT), (BACKWARD, BACKWARD_WEIGHT)):
+            done = [microbatch for kind in kinds for microbatch in found[kind, stage]]
+            if sorted(done) != list(range(microbatches)):
+                raise _explain(schedule, rank, stage, kinds, microbatches)
+    return home
+
+
+def check_order(schedule: Sequence[Sequence[Op]]) -> None:
+    """Run the schedule without a clock: raise if a point is reached where no rank can go on."""
+    stages = num_stages(schedule)
+    finished: set[Op] = set()
+    position = [0] * len(schedule)
+    sleeping: dict[Op, int] = {}  # result -> the rank that waits for it
+    awake = list(range(len(schedule)))
+    while awake:
+        rank = awake.pop()
+        row = schedule[rank]
+        while position[rank] < len(row):
+            op = row[position[rank]]
+            missing = next((need for need in needs(op, stages) if need not in finished), None)
+            if missing is not None:
+                sleeping[missing] = rank
+                break
+            position[rank] += 1
+            result = result_of(op)
+            finished.add(result)
+            if result in sleeping:
+                awake.append(sleeping.pop(result))
+    waits = {rank: result for result, rank in sleeping.items()}
+    for rank, result in sorted(waits.items()):
+        row = schedule[rank]
+        later = [n for n, op in enumerate(row) if result_of(op) == result]
+        if later:
+            problem = f"it needs {row[later[0]]}, which comes after it, at position {later[0]}"
+            raise _wrong(schedule, rank, position[rank], problem)
+    if waits:
+        rank = min(waits)
+        stuck = "; ".join(
+            f"rank {r} at position {position[r]} ({schedule[r][position[r]]}) waits for {waits[r]}"
+            for r in sorted(waits)
+        )
+        raise _wrong(schedule, rank, position[rank], f"the ranks wait in a circle: {stuck}")
+
+
+def _check_places(schedule: Sequence[Sequence[Op]]) -> dict[int, int]:
+    """Known kinds, numbers from 0, work for every rank, each stage on one rank: stage -> rank."""
+    if not schedule:
+        raise ValueError("the schedule has no ranks")
+    home: dict[int, int] = {}
+    for rank, row in enumerate(schedule):
+        if not row:
+            raise ValueError(f"rank {rank} of {len(schedule)} has nothing to do\n{_grid(schedule)}")
+        for place, (kind, stage, microbatch) in enumerate(row):
+            if kind not in KINDS:
+                problem = f"kind {kind!r} is none of {', '.join(KINDS)}"
+                raise _wrong(schedule, rank, place, problem)
+            if stage < 0 or microbatch < 0:
+                problem = f"stage {stage} and microbatch {microbatch} must count from 0"
+                raise _wrong(schedule, rank, place, problem)
+            if home.setdefault(stage, rank) != rank:
+                raise _wrong(schedule, rank, place, f"stage {stage} is on rank {home[stage]} too")
+    for stage in range(num_stages(schedule)):
+        if stage not in home:
+            raise ValueError(
+                f"no rank holds stage {stage} of {num_stages(schedule)}\n{_grid(schedule)}"
+            )
+    return home
+
+
+def _explain(
+    schedule: Sequence[Sequence[Op]],
+    rank: int,
+    stage: int,
+    kinds: tuple[str, ...],
+    microbatches: int,
+) -> ValueError:
+    """Why the passes of `kinds` through `stage` are not range(microbatches), each once."""
+    seen: set[int] = set()
+    name = " or ".join(kinds)
+    for place, op in enumerate(schedule[rank]):
+        if op.stage != stage or op.kind not in kinds:
+            continue
+        if op.microbatch >= microbatches:
+            problem = f"there is no microbatch {op.microbatch}; {microbatches} count from 0"
+            return _wrong(schedule, rank, place, problem)
+        if op.microbatch in seen:
+            problem = f"stage {stage} runs {name} of microbatch {op.microbatch} twice"
+            return _wrong(schedule, rank, place, problem)
+        seen.add(op.microbatch)
+    missing = min(set(range(microbatches)) - seen)
+    problem = f"stage {stage} never runs {name} of microbatch {missing}"
+    return _wrong(schedule, rank, len(schedule[rank]), problem)
+
+
+def _wrong(schedule: Sequence[Sequence[Op]], rank: int, place: int, problem: str) -> ValueError:
+    """The error for one place, with the grid around it."""
+    row = schedule[rank]
+    if place < len(row):
+        _, stage, microbatch = row[place]
+        who = f"rank {rank}, position {place} (stage {stage}, microbatch {microbatch})"
+    else:
+        who = f"rank {rank}, after its last operation"
+    return ValueError(f"{who}: {problem}\n{_grid(schedule, mark=(rank, place))}")
