@@ -1,0 +1,186 @@
+"""When each rank did what: the one form in which schedules and replays give their results.
+
+A timeline is made of tracks. Each rank has a track named "compute"; the time in which it runs
+nothing there is idle. Further tracks show what went on beside it, such as messages.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+COMPUTE = "compute"
+COMMUNICATION = "communication"
+
+
+class Span(NamedTuple):
+    """One thing that one rank did. `what` is the schedule's `Op` or a plain name."""
+
+    rank: int
+    start: float
+    end: float
+    what: Any
+    track: str = COMPUTE
+
+
+class Track(NamedTuple):
+    """What one lane of one rank did, in order: three columns of the same length."""
+
+    rank: int
+    name: str
+    starts: Sequence[float]
+    ends: Sequence[float]
+    what: Sequence[Any]
+
+
+class Timeline:
+    """Spans of all ranks from time 0, and what follows from them."""
+
+    def __init__(self, world_size: int, tracks: Sequence[Track]) -> None:
+        for track in tracks:
+            if not 0 <= track.rank < world_size:
+                raise ValueError(f"a track of rank {track.rank} in a world of {world_size} ranks")
+        self.world_size = world_size
+        self.tracks = tuple(tracks)
+
+    def __repr__(self) -> str:
+        return (
+            f"Timeline({self.world_size} ranks, makespan {self.makespan:g}, "
+            f"bubble {self.bubble_fraction:.1%})"
+        )
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """Every span, track by track, each in order of time."""
+        return tuple(
+            Span(track.rank, start, end, what, track.name)
+            for track in self.tracks
+            for start, end, what in zip(track.starts, track.ends, track.what, strict=True)
+        )
+
+    # --------------------------------------------------------------------------------------------
+    # Time
+    # --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def makespan(self) -> float:
+        """The end of the last span."""
+        return max((track.ends[-1] for track in self.tracks if track.ends), default=0)
+
+    @cached_property
+    def busy(self) -> tuple[float, ...]:
+        """Time that each rank computes."""
+        return tuple(
+            sum(sum(t.ends) - sum(t.starts) for t in self._compute(rank))
+            for rank in range(self.world_size)
+        )
+
+    @property
+    def idle(self) -> tuple[float, ...]:
+        """Time that each rank does not compute, until the last rank is done."""
+        return tuple(self.makespan - busy for busy in self.busy)
+
+    @property
+    def bubble_fraction(self) -> float:
+        """Idle share of all the ranks' time: (p-1)/(m+p-1) for GPipe and 1F1B of equal stages.
+
+        The convention of GPipe (section 2.3) and of Zero Bubble's "bubble rate" (section 5).
+        """
+        total = self.world_size * self.makespan
+        return sum(self.idle) / total if total else 0.0
+
+    @property
+    def bubble_over_ideal(self) -> float:
+        """Idle time over working time: (p-1)/m for GPipe and 1F1B of equal stages.
+
+        The convention of Megatron-LM (Narayanan et al., SC 2021, section 2.2.1).
+        """
+        return sum(self.idle) / sum(self.busy) if any(self.busy) else 0.0
+
+    # --------------------------------------------------------------------------------------------
+    # Memory
+    # --------------------------------------------------------------------------------------------
+
+    @property
+    def peak_in_flight(self) -> tuple[int, ...]:
+        """By stage: the most microbatches between their forward and their backward (B or I)."""
+        return self.peak_held(activation=1, weight=0)
+
+    def peak_held(self, activation: float = 1, weight: float = 0) -> tuple[float, ...]:
+        """By stage: the most that is held for backward passes to come.
+
+        A microbatch holds `activation` from its forward on, and `weight` of it from I to W, where
+        the backward is split. In bytes: M_B and M_W of Zero Bubble (Qi et al. 2024, section 2.3).
+        """
+        peaks: dict[int, float] = {}
+        for rank in range(self.world_size):
+            for stage, held in self._holdings(rank, activation, weight):
+                peaks[stage] = max(peaks.get(stage, 0), held[stage])
+        return tuple(peaks[stage] for stage in sorted(peaks))
+
+    def peak_held_by_rank(self, activation: float = 1, weight: float = 0) -> tuple[float, ...]:
+        """By rank, over all the stages it holds: what interleaving costs in memory."""
+        return tuple(
+            max((sum(held.values()) for _, held in self._holdings(rank, activation, weight)))
+            for rank in range(self.world_size)
+        )
+
+    def _holdings(
+        self, rank: int, activation: float, weight: float
+    ) -> Iterator[tuple[int, dict[int, float]]]:
+        """After each operation of a rank: its stage, and what every stage of the rank holds."""
+        change = {"F": activation, "B": -activation, "I": weight - activation, "W": -weight}
+        held: dict[int, float] = {}
+        for track in self._compute(rank):
+            for kind, stage, _ in track.what:
+                held[stage] = held.get(stage, 0) + change[kind]
+                yield stage, held
+
+    # --------------------------------------------------------------------------------------------
+    # Text
+    # --------------------------------------------------------------------------------------------
+
+    def text(self, unit: float | None = None) -> str:
+        """The compute tracks as a grid, one column per `unit` of time.
+
+        A cell shows what runs in the middle of its unit: its name where it begins, `--` where it
+        goes on, `.` for idle. Left out, `unit` is the longest that fits all spans exactly, where
+        times are whole numbers, else the shortest span.
+        """
+        if unit is None:
+            unit = self._unit()
+        if unit <= 0:
+            raise ValueError(f"unit = {unit}: a column must stand for more than no time")
+        columns = math.ceil(self.makespan / unit - 1e-9)
+        rows = [self._cells(rank, unit, columns) for rank in range(self.world_size)]
+        width = max((len(cell) for row in rows for cell in row), default=1)
+        digits = len(str(self.world_size - 1))
+        return "\n".join(
+            f"rank {rank:>{digits}} | " + " ".join(cell.ljust(width) for cell in row).rstrip()
+            for rank, row in enumerate(rows)
+        )
+
+    def _cells(self, rank: int, unit: float, columns: int) -> list[str]:
+        cells = ["."] * columns
+        for track in self._compute(rank):
+            for start, end, what in zip(track.starts, track.ends, track.what, strict=True):
+                first, last = (math.ceil(time / unit - 0.5) for time in (start, end))
+                cells[first:last] = [self._name(rank, what)] + ["--"] * (last - first - 1)
+        return cells[:columns]
+
+    @staticmethod
+    def _name(rank: int, what: Any) -> str:
+        """`F3` where the rank's row says the stage already, `F2.3` where it does not."""
+        if isinstance(what, tuple) and what[1] == rank:
+            return f"{what[0]}{what[2]}"
+        return str(what)
+
+    def _unit(self) -> float:
+        spans = [span for span in self.spans if span.track == COMPUTE and span.end > span.start]
+        times = [time for span in spans for time in (span.start, span.end)]
+        if all(float(time).is_integer() for time in times):
+            return math.gcd(*map(int, times)) or 1
+        return min(span.end - span.start for span in spans)
+
+    def _compute(self, rank: int) -> Iterator[Track]:
+        return (t for t in self.tracks if t.rank == rank and t.name == COMPUTE)
