@@ -1,0 +1,178 @@
+"""Drives a real JupyterLab in a headless browser: open a notebook, write in cells, run, read.
+
+    with jupyterlab(folder) as lab:
+        notebook = lab.open("02_ring_all_reduce.ipynb")
+        notebook.write("answer-ring_all_reduce", "def ring_all_reduce(...): ...")
+        notebook.run("answer-ring_all_reduce")
+        print(notebook.run("check-ring_all_reduce"))
+
+Cells are named by the ids they have in the file. Nothing here sleeps: each step waits for what the
+page shows, up to `PATIENCE`.
+"""
+
+import json
+import os
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect, sync_playwright
+
+PATIENCE = 60.0  # seconds for any one step
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# Alone on its machine: no sandbox (tests may be root), no display, no calls home.
+BROWSER_OPTIONS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+LAB_SETTINGS = {
+    # All cells are in the page, also those out of sight.
+    "notebook-extension/tracker": {"windowingMode": "none"},
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+
+
+def find_browser() -> str | None:
+    """The path of an installed Chromium or Chrome."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+@dataclass
+class Notebook:
+    """A notebook open in the page. `path` is its file, which tells the order of the cells."""
+
+    page: Page
+    path: Path
+    ids: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ids = [cell["id"] for cell in json.loads(self.path.read_text())["cells"]]
+
+    def cell(self, identity: str) -> Locator:
+        """The cell with this id in the file."""
+        return self.page.locator(".jp-Notebook .jp-Cell").nth(self.ids.index(identity))
+
+    def write(self, identity: str, source: str) -> None:
+        """Replace the text of a code cell, as one paste does."""
+        self.cell(identity).locator(".cm-content").click()
+        self.page.keyboard.press("ControlOrMeta+a")
+        self.page.keyboard.insert_text(source)
+
+    def run(self, identity: str) -> str:
+        """Run a cell, wait until it has ended, and return what it shows."""
+        cell = self.cell(identity)
+        prompt = cell.locator(".jp-InputPrompt")
+        before = prompt.inner_text()
+        cell.locator(".cm-content").click()
+        self.page.keyboard.press("Control+Enter")
+        expect(prompt).not_to_have_text(before)
+        expect(prompt).to_have_text(re.compile(r"\[\d+\]"))
+        return self.output(identity)
+
+    def output(self, identity: str) -> str:
+        """The text of a cell's outputs."""
+        return "\n".join(self.cell(identity).locator(".jp-OutputArea-output").all_inner_texts())
+
+
+@dataclass
+class Lab:
+    """A running JupyterLab and a page of a browser that shows it."""
+
+    page: Page
+    url: str
+    token: str
+    folder: Path
+
+    def open(self, name: str) -> Notebook:
+        """Open a notebook of the folder and wait for its kernel."""
+        self.page.goto(f"{self.url}lab/tree/{name}?token={self.token}&reset")
+        expect(self.page.locator("#jp-main-statusbar")).to_contain_text("| Idle")
+        return Notebook(self.page, self.folder / name)
+
+
+@contextmanager
+def jupyterlab(folder: Path) -> Iterator[Lab]:
+    """JupyterLab on `folder`, at a free port of this machine, with nobody's settings.
+
+    Should the body raise, the error's notes say where a screenshot of the page lies.
+    """
+    with _server(folder) as (url, token), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=find_browser(), args=list(BROWSER_OPTIONS)
+        )
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page.set_default_timeout(PATIENCE * 1000)
+        expect.set_options(timeout=PATIENCE * 1000)
+        try:
+            yield Lab(page, url, token, folder)
+        except BaseException as error:
+            picture = Path(tempfile.mkdtemp(prefix="course-browser-"), "page.png")
+            page.screenshot(path=picture)
+            error.add_note(f"The page when it happened: {picture}")
+            raise
+        finally:
+            browser.close()
+
+
+@contextmanager
+def _server(folder: Path) -> Iterator[tuple[str, str]]:
+    """(url, token) of a JupyterLab; it and its kernels end with the block."""
+    with tempfile.TemporaryDirectory(prefix="course-lab-") as private:
+        settings = Path(private, "settings")
+        for plugin, values in LAB_SETTINGS.items():
+            file = settings / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(values))
+        places = {
+            "JUPYTERLAB_SETTINGS_DIR": settings,
+            "JUPYTERLAB_WORKSPACES_DIR": Path(private, "workspaces"),
+            "JUPYTER_CONFIG_DIR": Path(private, "config"),
+            "JUPYTER_DATA_DIR": Path(private, "data"),
+            "JUPYTER_RUNTIME_DIR": Path(private, "runtime"),
+            "IPYTHONDIR": Path(private, "ipython"),
+        }
+        options = [f"--ServerApp.root_dir={folder}", "--ServerApp.port=0", "--no-browser"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", *options, "--allow-root"],
+            env=os.environ | {name: str(place) for name, place in places.items()},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield _address(process)
+        finally:
+            process.terminate()
+            process.wait(timeout=PATIENCE)
+
+
+def _address(process: subprocess.Popen) -> tuple[str, str]:
+    """Wait for the line in which the server says where it is; goes on reading what it says."""
+    found: queue.Queue = queue.Queue()
+    said = []
+
+    def listen() -> None:
+        for line in process.stderr:
+            said.append(line)
+            if match := re.search(r"(http://127\.0\.0\.1:\d+/)lab\?token=(\w+)", line):
+                found.put(match.groups())
+        found.put(None)
+
+    threading.Thread(target=listen, daemon=True).start()
+    address = found.get(timeout=PATIENCE)
+    if address is None:
+        raise RuntimeError(f"JupyterLab did not start:\n{''.join(said)}")
+    return address

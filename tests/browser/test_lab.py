@@ -1,0 +1,51 @@
+"""The way of a learner through JupyterLab: a wrong answer, what is said of it, the right one."""
+
+import shutil
+
+import pytest
+
+from course_lib.classroom import read_lesson
+from tests.browser.lab import find_browser, jupyterlab
+
+pytestmark = pytest.mark.skipif(
+    find_browser() is None,
+    reason="needs a chromium or google-chrome on the PATH (Debian: apt-get install chromium)",
+)
+NOTEBOOK = "02_ring_all_reduce"
+
+
+@pytest.fixture(scope="module")
+def solved(root) -> dict[str, str]:
+    """Id of the answer cell -> the cell with its answer."""
+    lesson = read_lesson(root / "solutions" / f"{NOTEBOOK}.py")
+    return {f"answer-{c.name}": c.source for c in lesson.cells if c.kind == "answer"}
+
+
+def test_a_wrong_answer_is_explained_and_the_right_one_passes(root, tmp_path, solved):
+    answer, check = "answer-ring_all_reduce", "check-ring_all_reduce"
+    right = solved[answer]
+    average = right.replace("return tensor", "return tensor.div_(n)")
+    assert average != right
+
+    shutil.copy(root / "notebooks" / f"{NOTEBOOK}.ipynb", tmp_path)
+    with jupyterlab(tmp_path) as lab:
+        notebook = lab.open(f"{NOTEBOOK}.ipynb")
+        imports = next(identity for identity in notebook.ids if identity.startswith("code-"))
+        notebook.run(imports)
+
+        notebook.run(answer)
+        assert notebook.run(check) == "ring_all_reduce: not attempted yet"
+
+        for needed in ("answer-ring_reduce_scatter", "answer-ring_all_gather"):
+            notebook.write(needed, solved[needed])
+            assert notebook.run(needed) == ""
+
+        notebook.write(answer, average)
+        assert notebook.run(answer) == ""
+        verdict = notebook.run(check)
+        assert "you averaged a sum" in verdict
+        assert "Traceback" not in verdict
+
+        notebook.write(answer, right)
+        notebook.run(answer)
+        assert notebook.run(check).startswith("ring_all_reduce: passed.")
