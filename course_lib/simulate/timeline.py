@@ -152,28 +152,24 @@ class Timeline:
         if unit <= 0:
             raise ValueError(f"unit = {unit}: a column must stand for more than no time")
         columns = math.ceil(self.makespan / unit - 1e-9)
-        rows = [self._cells(rank, unit, columns) for rank in range(self.world_size)]
+        ranks = range(self.world_size)
+        ops = [(r, op) for r in ranks for t in self._compute(r) for op in t.what]
+        short = all(isinstance(op, tuple) and op[1] == r for r, op in ops)  # the row says the stage
+        rows = [self._cells(rank, unit, columns, short) for rank in ranks]
         width = max((len(cell) for row in rows for cell in row), default=1)
         digits = len(str(self.world_size - 1))
-        return "\n".join(
-            f"rank {rank:>{digits}} | " + " ".join(cell.ljust(width) for cell in row).rstrip()
-            for rank, row in enumerate(rows)
-        )
+        lines = [" ".join(cell.ljust(width) for cell in row) for row in rows]
+        return "\n".join(f"rank {r:>{digits}} | {line}".rstrip() for r, line in enumerate(lines))
 
-    def _cells(self, rank: int, unit: float, columns: int) -> list[str]:
+    def _cells(self, rank: int, unit: float, columns: int, short: bool) -> list[str]:
         cells = ["."] * columns
         for track in self._compute(rank):
             for start, end, what in zip(track.starts, track.ends, track.what, strict=True):
-                first, last = (math.ceil(time / unit - 0.5) for time in (start, end))
-                cells[first:last] = [self._name(rank, what)] + ["--"] * (last - first - 1)
-        return cells[:columns]
-
-    @staticmethod
-    def _name(rank: int, what: Any) -> str:
-        """`F3` where the rank's row says the stage already, `F2.3` where it does not."""
-        if isinstance(what, tuple) and what[1] == rank:
-            return f"{what[0]}{what[2]}"
-        return str(what)
+                first, last = (math.ceil(time / unit - 0.5 - 1e-9) for time in (start, end))
+                name = f"{what[0]}{what[2]}" if short else str(what)
+                for column in range(first, last):
+                    cells[column] = name if column == first else "--"
+        return cells
 
     def _unit(self) -> float:
         spans = [span for span in self.spans if span.track == COMPUTE and span.end > span.start]
