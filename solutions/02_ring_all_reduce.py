@@ -268,9 +268,10 @@ guess_sent = 3_000
 ### END SOLUTION
 
 # %%
-from course_lib.views import ring_steps
+from course_lib.views.explore import explore
+from course_lib.views.ring_steps import ring_steps
 
-ring_steps(4)
+explore(ring_steps, ranks=[2, 3, 4, 5])
 
 # %% [markdown]
 # Follow one chunk through the picture. Chunk 2 starts on rank 3, goes to 0, to 1, to 2, and
@@ -374,7 +375,7 @@ guess_ring = 6_000
 ### END SOLUTION
 
 # %%
-from course_lib.views import traffic_bars
+from course_lib.views.traffic_bars import traffic_bars
 
 
 def with_pytorch(tensor):
@@ -404,11 +405,10 @@ traffic_bars({name: run.trace.traffic() for name, run in runs.items()}, per_tens
 # not as a benchmark. (Outputs of measuring cells differ from run to run and are not compared.)
 
 # %% tags=["nbval-ignore-output"]
-import statistics
 import time
 
 
-def time_of(all_reduce, numel, repeats=9):
+def time_of(all_reduce, numel, repeats=20):
     x = torch.ones(numel)
     all_reduce(x)
     seconds = []
@@ -417,7 +417,7 @@ def time_of(all_reduce, numel, repeats=9):
         start = time.perf_counter()
         all_reduce(x)
         seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)
+    return min(seconds)  # the repeat that other programs disturbed least
 
 
 for numel in (1_000, 1_000_000):
@@ -443,9 +443,9 @@ for numel in (1_000, 1_000_000):
 
 
 # %% tags=["nbval-ignore-output"]
-def time_exchange(sizes, repeats=15):
+def time_exchange(sizes, repeats=25):
     other = 1 - dist.get_rank()
-    medians = []
+    times = []
     for size in sizes:
         outgoing, arriving = torch.zeros(2, size, dtype=torch.uint8)
         seconds = []
@@ -456,8 +456,8 @@ def time_exchange(sizes, repeats=15):
             dist.recv(arriving, src=other)
             sending.wait()
             seconds.append(time.perf_counter() - start)
-        medians.append(statistics.median(seconds))
-    return medians
+        times.append(min(seconds))
+    return times
 
 
 sizes = [4**k for k in range(3, 13)]  # 64 bytes to 16 MB
@@ -503,7 +503,7 @@ def fit_alpha_beta(sizes: list[float], times: list[float]) -> tuple[float, float
 check(fit_alpha_beta)
 
 # %%
-from course_lib.views import cost_curves
+from course_lib.views.cost_curves import cost_curves
 
 # %% tags=["nbval-ignore-output"]
 alpha_here, beta_here = fit_alpha_beta(sizes, times)
@@ -587,24 +587,34 @@ for n in (4, 8, 32, 128, 512):
 # then a quarter with a nearer one, and so on. You write it in the assignment at the end.
 
 # %%
-algorithms = {
+ALGORITHMS = {
     "through rank 0": costs.gather_broadcast_all_reduce,
     "tree": costs.tree_all_reduce,
     "ring": costs.ring_all_reduce,
     "halving-doubling": costs.halving_doubling_all_reduce,
 }
-cost_curves(
-    {
-        name: lambda size, cost=cost: cost(32, size, ALPHA, BETA)
-        for name, cost in algorithms.items()
-    },
-    title="All-reduce on 32 ranks, alpha = 50 µs, 25 Gbit/s",
+
+
+def all_reduce_times(ranks=32, latency_µs=50, gigabits=25):
+    def time_by(cost):
+        return lambda size: cost(ranks, size, latency_µs * 1e-6, 8e-9 / gigabits)
+
+    return cost_curves(
+        {name: time_by(cost) for name, cost in ALGORITHMS.items()},
+        title=f"All-reduce on {ranks} ranks, {latency_µs} µs, {gigabits} Gbit/s",
+    )
+
+
+explore(
+    all_reduce_times,
+    ranks=[2, 3, 4, 8, 16, 32, 33, 64, 512],
+    latency_µs=[1, 5, 20, 50, 200],
+    gigabits=[1, 10, 25, 100, 400],
 )
 
 # %% [markdown]
-# Explore: change the 32, `ALPHA` or `BETA` in the cell above and run it again. Where do the lines
-# cross with 4 ranks? With $\alpha$ = 5 µs, as inside one machine? With 33 ranks, which is not a
-# power of two?
+# **Explore.** Where do ring and tree cross with 4 ranks? With 5 µs, as inside one machine? What
+# happens to halving-doubling from 32 ranks to 33, which is not a power of two?
 #
 # By this formula halving-doubling never loses at a power of two. Then why does anyone use a ring?
 # Because the formula has one $\beta$ for all pairs. A ring talks to neighbours alone, so $n$

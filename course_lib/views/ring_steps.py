@@ -53,12 +53,12 @@ def _freeze(name: str, received: list, sums: list[list[int]]) -> RingStep:
     return RingStep(name, tuple(received), tuple(map(tuple, sums)))
 
 
-def ring_steps(n: int = 4) -> View:
-    """All steps of the ring on n ranks, side by side."""
-    if not 1 <= n <= LARGEST:
-        raise ValueError(f"the picture holds 1 to {LARGEST} ranks, not {n}")
-    steps = play_ring(n)
-    return View(_draw(steps, n), _text(steps, n))
+def ring_steps(ranks: int = 4) -> View:
+    """All steps of the ring, side by side."""
+    if not 1 <= ranks <= LARGEST:
+        raise ValueError(f"the picture holds 1 to {LARGEST} ranks, not {ranks}")
+    steps = play_ring(ranks)
+    return View(_draw(steps, ranks), _text(steps, ranks))
 
 
 # ------------------------------------------------------------------------------------------------

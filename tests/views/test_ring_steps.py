@@ -42,7 +42,7 @@ def test_text_has_one_line_a_step_and_marks_what_arrived():
     assert title.startswith("Ring of 3 ranks")
     assert header.split(" | ")[2].strip() == "rank 2"
     assert [line[:18].strip() for line in lines] == [step.name for step in play_ring(3)]
-    assert lines[1] == "reduce-scatter 1      1 *101    1 |   10   10  *11 | *110  100  100"
+    assert lines[1] == "reduce-scatter 1     1 *101    1 |   10   10  *11 | *110  100  100"
 
 
 def test_more_ranks_than_fit_are_refused():

@@ -1,0 +1,72 @@
+"""A view under sliders: any function that draws, and the values its arguments may take."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from course_lib.views.view import View
+
+
+def explore(draw: Callable[..., View], **choices: Sequence[Any]) -> "Explorer":
+    """A slider for each of the named arguments of `draw`, over the given values.
+
+    The sliders begin at the defaults of `draw`. What they begin with is also the static picture and
+    text of the output, for readers without a kernel.
+    """
+    return Explorer(draw, choices)
+
+
+class Explorer(View):
+    """A view whose arguments can be changed where a kernel runs and ipywidgets is installed."""
+
+    def __init__(self, draw: Callable[..., View], choices: dict[str, Sequence[Any]]):
+        self._draw = draw
+        self._choices = choices
+        self._start = _defaults(draw, choices)
+        first = draw(**self._start)
+        super().__init__(first.figure, first.text)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        static = {"text/plain": self.text, "image/png": self.png()}
+        try:
+            widget = self.widget()
+        except ImportError:
+            return static
+        return {**widget._repr_mimebundle_(), **static}
+
+    def widget(self) -> Any:
+        """Sliders above an image, which each change replaces by the bytes of a fresh figure.
+
+        No Output widget and nothing printed: a callback that prints would appear as new output.
+        """
+        import ipywidgets  # optional: everything else works without it
+
+        image = ipywidgets.Image(value=self.png(), format="png")
+        sliders = {
+            name: ipywidgets.SelectionSlider(
+                options=values,
+                value=self._start[name],
+                description=name.replace("_", " "),
+                style={"description_width": "initial"},
+            )
+            for name, values in self._choices.items()
+        }
+
+        def redraw(_change: Any) -> None:
+            image.value = self._draw(**{name: s.value for name, s in sliders.items()}).png()
+
+        for slider in sliders.values():
+            slider.observe(redraw, names="value")
+        return ipywidgets.VBox([ipywidgets.HBox(list(sliders.values())), image])
+
+
+def _defaults(draw: Callable[..., View], choices: dict[str, Sequence[Any]]) -> dict[str, Any]:
+    parameters = inspect.signature(draw).parameters
+    start = {}
+    for name, values in choices.items():
+        if name not in parameters:
+            raise ValueError(f"there is a slider for {name!r}, but no such argument to draw by")
+        start[name] = parameters[name].default
+        if start[name] not in values:
+            raise ValueError(f"{name} begins at {start[name]!r}, which is not among {values!r}")
+    return start
