@@ -12,9 +12,8 @@ Every function has the same five numbers, so that algorithms can be swapped, plo
 
 Each sum has a latency term (how many messages follow one another), a bandwidth term (how many bytes
 pass the busiest rank) and an arithmetic term. Sources stand in each docstring; "MPICH" is the
-comment above the algorithm in src/mpi/coll/{allreduce,reduce,red_scat,allgather,scatter}.c, by the
-authors of Thakur, Rabenseifner & Gropp, "Optimization of Collective Communication Operations in
-MPICH", 2005.
+comment above the algorithm in that file of src/mpi/coll, by the authors of Thakur, Rabenseifner &
+Gropp, "Optimization of Collective Communication Operations in MPICH", 2005.
 """
 
 import math
@@ -68,6 +67,37 @@ def doubling_all_gather(
 def binomial_scatter(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0) -> float:
     """The root hands half of the rest to each new helper (MPICH scatter.c)."""
     return math.ceil(math.log2(p)) * alpha + nbytes * (p - 1) / p * beta
+
+
+# ------------------------------------------------------------------------------------------------
+# One to all, all to one, all to all
+# ------------------------------------------------------------------------------------------------
+
+
+def binomial_broadcast(
+    p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0
+) -> float:
+    """Whoever has the tensor hands it on, twice as many each time (MPICH bcast.c)."""
+    return math.ceil(math.log2(p)) * message(nbytes, alpha, beta)
+
+
+def binomial_reduce(p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0) -> float:
+    """The broadcast run backwards, with an addition at each level (MPICH reduce.c)."""
+    return math.ceil(math.log2(p)) * (message(nbytes, alpha, beta) + nbytes * gamma)
+
+
+def pairwise_all_to_all(
+    p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0
+) -> float:
+    """p - 1 swaps of a p-th with one partner each (MPICH alltoall.c, long messages)."""
+    return (p - 1) * alpha + nbytes * (p - 1) / p * beta
+
+
+def dissemination_barrier(
+    p: int, nbytes: float, alpha: float, beta: float, gamma: float = 0.0
+) -> float:
+    """Tell the rank 1, 2, 4, ... further on, lg p rounds: Hensgen, Finkel & Manber 1988."""
+    return math.ceil(math.log2(p)) * alpha
 
 
 # ------------------------------------------------------------------------------------------------
