@@ -25,16 +25,19 @@ class Arrows:
 
 
 PROCESSES = ("multiprocessing", "subprocess", "threading", "socket")
-SCHEDULES = "course_lib.techniques.schedules"
+# Schedules are plain data, and so are their text form and the rules that a schedule obeys.
+SCHEDULES = tuple(
+    f"course_lib.techniques.{module}" for module in ("schedules", "schedule_text", "schedule_rules")
+)
 
 ARROWS = {
     "techniques": Arrows(packages=("torch",), forbidden=PROCESSES),
     "models": Arrows(packages=("torch",), forbidden=PROCESSES),
     "observe": Arrows(packages=("torch",)),
     "ranks": Arrows(("course_lib.observe",), ("torch", "cloudpickle", "IPython")),
-    "simulate": Arrows(("course_lib.observe", SCHEDULES), ("numpy",), PROCESSES),
+    "simulate": Arrows(("course_lib.observe", *SCHEDULES), ("numpy",), PROCESSES),
     "views": Arrows(
-        ("course_lib.observe", "course_lib.simulate", SCHEDULES),
+        ("course_lib.observe", "course_lib.simulate", *SCHEDULES),
         ("numpy", "matplotlib", "ipywidgets", "IPython"),
         PROCESSES,
     ),
