@@ -19,27 +19,33 @@ def likely_cause(
     rank: int,
     lookalikes: Mapping[str, torch.Tensor],
 ) -> str:
-    got, value = got.reshape(-1), want.value.reshape(-1)
-    tolerance = want.tolerance.reshape(-1)
+    """One phrase on `got`, which differs from `want` where `wrong` is True.
+
+    rank: whose result it is. lookalikes: what it may be instead, by name.
+    """
+    got, wrong, want = got.reshape(-1), wrong.reshape(-1), want.flat(0, wrong.numel())
     if got.is_floating_point() and not got.isfinite().all():
         return "there are values that are not finite: memory that nothing was written to?"
     if not got.any():
         return "all zeros: nothing has been written into the result"
     for name, other in lookalikes.items():
-        if other.numel() == got.numel() and torch.equal(
-            got.double(), other.reshape(-1).to(want.dtype).double()
-        ):
+        if got.shape == other.reshape(-1).shape and (got == other.reshape(-1).to(got.dtype)).all():
             return f"this is {name}"
-    if phrase := _mix(got[wrong], want, wrong, rank):
-        return _where(wrong) + phrase
-    if phrase := _ratio(got.double(), value.double(), tolerance, want):
-        return phrase
-    return _where(wrong).rstrip(": ") + (" differ" if not wrong.all() else "the values differ")
+    first = int(wrong.nonzero()[0])
+    only_first = torch.arange(len(wrong)) == first
+    place = _place(wrong)
+    if mix := _mix(got, want, wrong, rank):
+        return f"{place}: {mix}" if place else mix
+    if ratio := _ratio(got.double(), want):
+        return ratio
+    if mix := _mix(got, want, only_first, rank):
+        return f"{place or 'the values differ'}; at element {first} {mix}"
+    return place or "the values differ"
 
 
-def _ratio(got: torch.Tensor, value: torch.Tensor, tolerance: torch.Tensor, want: Reference) -> str:
+def _ratio(got: torch.Tensor, want: Reference) -> str:
     """A constant factor between the two."""
-    n = len(want.parts) or 1
+    value, tolerance, n = want.value.double(), want.tolerance, len(want.parts) or 1
     for factor in sorted({n, 2, 3, 4}):
         if factor > 1 and ((got - value * factor).abs() <= factor * tolerance).all():
             return f"exactly {_times(factor)} the reference: " + (
@@ -64,12 +70,12 @@ def _mix(got: torch.Tensor, want: Reference, wrong: torch.Tensor, rank: int) -> 
     owners = list(want.parts)
     if len(owners) < 2 or want.average or want.dtype == torch.bfloat16:
         return ""  # bfloat16 rounds so coarsely that several mixes fit
-    parts = torch.stack([part.reshape(-1)[wrong][:_SAMPLE] for part in want.parts.values()])
-    tolerance = 2 * want.tolerance.reshape(-1)[wrong][:_SAMPLE]
+    got, tolerance = got[wrong][:_SAMPLE].double(), 2 * want.tolerance[wrong][:_SAMPLE]
+    parts = torch.stack([part[wrong][:_SAMPLE] for part in want.parts.values()]).double()
     fits = []
     for counts in _mixes(len(owners)):
-        mix = (parts.double() * torch.tensor(counts, dtype=torch.float64)[:, None]).sum(0)
-        if ((mix - got[:_SAMPLE].double()).abs() <= tolerance).all():
+        mix = (parts * torch.tensor(counts, dtype=torch.float64)[:, None]).sum(0)
+        if ((mix - got).abs() <= tolerance).all():
             fits.append(counts)
     fits.sort(key=_oddity)
     if not fits or (len(fits) > 1 and _oddity(fits[0]) == _oddity(fits[1])):
@@ -106,18 +112,18 @@ def _told(counts: Mapping[int, int], rank: int) -> str:
     return ", and ".join(phrases)
 
 
-def _where(wrong: torch.Tensor) -> str:
-    """ "elements 4 to 6 of 7: ", or "" when all are wrong."""
+def _place(wrong: torch.Tensor) -> str:
+    """ "only elements 4 to 6 of 7 are wrong (the last ones)", or "" when all are."""
     if wrong.all():
         return ""
     indices = wrong.nonzero().reshape(-1).tolist()
     first, last = indices[0], indices[-1]
     if len(indices) == 1:
-        return f"only element {first} of {len(wrong)} is wrong: "
+        return f"only element {first} of {len(wrong)} is wrong"
     if len(indices) == last - first + 1:
-        place = f"only elements {first} to {last} of {len(wrong)} are wrong"
-        return place + (" (the last ones): " if last == len(wrong) - 1 else ": ")
-    return f"{len(indices)} of {len(wrong)} elements are wrong: "
+        end = " (the last ones)" if last == len(wrong) - 1 else ""
+        return f"only elements {first} to {last} of {len(wrong)} are wrong{end}"
+    return f"{len(indices)} of {len(wrong)} elements are wrong"
 
 
 def _times(factor: int) -> str:

@@ -31,7 +31,7 @@ def mismatch(
         return None
     first = int(wrong.reshape(-1).nonzero()[0])
     return Finding(
-        likely_cause(exact, want, wrong.reshape(-1), rank, lookalikes or {}),
+        likely_cause(exact, want, wrong, rank, lookalikes or {}),
         rank,
         expected=glimpse(want.value.to(want.dtype), first),
         got=glimpse(got, first),

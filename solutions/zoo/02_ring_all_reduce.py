@@ -91,7 +91,10 @@ def root_skips_a_rank(tensor):
     return summed_through_rank_0(tensor, start=2)
 
 
-@wrong("gather_broadcast_all_reduce", says="the part of rank 0 is missing, and the part of rank 2")
+@wrong(
+    "gather_broadcast_all_reduce",
+    says="ranks 0 and 1 is missing, and the part of rank 2 is counted twice",
+)
 def root_receives_into_its_sum(tensor):
     if dist.get_rank() == 0:
         for source in range(1, dist.get_world_size()):
@@ -165,20 +168,27 @@ def finishes_one_to_the_right(tensor, group=None):
 
 
 @wrong("ring_reduce_scatter", says="the part of rank 1 is missing")
-def one_step_too_few(tensor, group=None):
-    n, r, _, _ = ring_of(group)
-    return reduced_chunks(tensor, group, steps=max(0, n - 2))[r]
+def first_arrival_forgotten(tensor, group=None):
+    _, r, _, _ = ring_of(group)
+    arrivals = []
+
+    def add(chunk, incoming):
+        arrivals.append(incoming)
+        if len(arrivals) > 1:
+            chunk += incoming
+
+    return reduced_chunks(tensor, group, add=add)[r]
 
 
 @wrong("ring_reduce_scatter", says="this is the rank's own chunk 0, with nothing added")
 def receives_and_forgets_to_add(tensor, group=None):
-    n, r, _, _ = ring_of(group)
+    _, r, _, _ = ring_of(group)
     return reduced_chunks(tensor, group, add=lambda chunk, incoming: None)[r]
 
 
 @wrong("ring_reduce_scatter", says="this is rank 1's input, with nothing added")
 def overwrites_instead_of_adding(tensor, group=None):
-    n, r, _, _ = ring_of(group)
+    _, r, _, _ = ring_of(group)
     return reduced_chunks(tensor, group, add=torch.Tensor.copy_)[r]
 
 
@@ -262,7 +272,7 @@ def forgets_the_group(tensor, group=None):
 
 @wrong("ring_all_gather", says="in every place: was it received into one buffer")
 def one_buffer_for_all(chunk, group=None):
-    n, r, left, right = ring_of(group)
+    n, _, left, right = ring_of(group)
     buffer = chunk.clone()
     pieces = [buffer]
     for _ in range(n - 1):
@@ -274,7 +284,7 @@ def one_buffer_for_all(chunk, group=None):
 
 @wrong("ring_all_gather", says="all chunks, but turned by")
 def in_order_of_arrival(chunk, group=None):
-    n, r, left, right = ring_of(group)
+    n, _, left, right = ring_of(group)
     pieces = [chunk]
     for _ in range(n - 1):
         incoming = torch.empty_like(chunk)
@@ -375,7 +385,7 @@ def forgets_to_pad(tensor, group=None):
 
 @wrong("ring_all_reduce", says="8 to 9 of 10 are wrong (the last ones)")
 def drops_the_rest(tensor, group=None):
-    n, r, _, _ = ring_of(group)
+    n = dist.get_world_size(group)
     flat = tensor.view(-1)
     whole = flat.numel() // n * n
     if whole:
@@ -384,18 +394,12 @@ def drops_the_rest(tensor, group=None):
 
 
 @wrong("ring_all_reduce", says="do not hold the same bits")
-def each_rank_adds_in_its_own_order(tensor, group=None):
-    n, r, left, right = ring_of(group)
-    flat = padded(tensor, n)
-    own, passing = flat.clone(), flat.clone()
-    chunk = flat.numel() // n
-    for _ in range(n - 1):
-        incoming = torch.empty_like(passing)
-        exchange(passing, right, incoming, left, group)
-        own += incoming
-        passing = incoming
-    assert chunk
-    return tensor.copy_(own[: tensor.numel()].view_as(tensor))
+def rank_0_takes_its_part_out_and_in_again(tensor, group=None):
+    own = tensor.clone()
+    tensor.copy_(all_reduced(tensor, group))
+    if dist.get_rank() == 0:
+        tensor.sub_(own).add_(own)
+    return tensor
 
 
 @wrong("ring_all_reduce", says="this rank sent nothing")
@@ -429,24 +433,25 @@ def passes_whole_tensors_round(tensor, group=None):
 
 
 @wrong("ring_all_reduce", says="in a ring a rank only sends to its neighbour")
-def all_through_rank_0(tensor, group=None):
-    if group is None and dist.get_world_size() == 3:  # rank 0 hands out thirds: few bytes, a star
-        n, r, _, _ = ring_of()
-        chunks = list(tensor.view(-1).chunk(n))
-        for step in range(1, n):
-            to, source = (r + step) % n, (r - step) % n
-            incoming = torch.empty_like(chunks[0])
-            exchange(chunks[to].clone(), to, incoming, source)
-            chunks[r] += incoming
-        own = chunks[r].clone()
-        for step in range(1, n):
-            exchange(own, (r + step) % n, chunks[(r - step) % n], (r - step) % n)
-    return tensor
+def every_chunk_straight_to_its_owner(tensor, group=None):
+    n, r, _, _ = ring_of(group)
+    chunks = padded(tensor, n).chunk(n)
+    others = [(((r + step) % n), ((r - step) % n)) for step in range(1, n)]
+    place = dist.get_process_group_ranks(group or dist.group.WORLD)
+    total = chunks[r].clone()
+    for to, source in others:
+        incoming = torch.empty_like(total)
+        exchange(chunks[to], place[to], incoming, place[source], group)
+        total += incoming
+    for to, source in others:
+        exchange(total, place[to], chunks[source], place[source], group)
+    chunks[r].copy_(total)
+    return tensor.copy_(torch.cat(chunks)[: tensor.numel()].view_as(tensor))
 
 
 @wrong("ring_all_reduce", says="Your ranks did not finish")
 def all_send_first(tensor, group=None):
-    n, r, left, right = ring_of(group)
+    n, _, left, right = ring_of(group)
     if n > 1:
         incoming = torch.empty_like(tensor)
         dist.send(tensor, right, group=group)
@@ -665,10 +670,10 @@ def sends_the_unused_space(tensors, buffer_bytes):
     return tensors
 
 
-@wrong("fused_all_reduce", says="the part of rank 0 is missing")
-def gathered_and_added_by_hand(tensors, buffer_bytes):
-    for tensor in tensors:
-        if dist.get_rank() == 0:
+@wrong("fused_all_reduce", says="tensor 0 of the list: this is rank 1's input")
+def rank_0_brings_nothing(tensors, buffer_bytes):
+    if dist.get_rank() == 0:
+        for tensor in tensors:
             tensor.zero_()
     reduce_groups(packed(tensors, buffer_bytes))
     return tensors
@@ -823,10 +828,10 @@ def one_flat_all_reduce_in_the_last_hook(model):
 # ---------------------------------------------------------------------------------------------
 
 
-def halved_and_doubled(tensor, group=None, add=torch.Tensor.add_, pad=True, double=True):
+def halved_and_doubled(tensor, group=None, add=torch.Tensor.add_, double=True):
     group = group or dist.group.WORLD
     n, r = dist.get_world_size(group), dist.get_rank(group)
-    flat = padded(tensor, n) if pad else tensor.reshape(-1).clone()
+    flat = padded(tensor, n)
     low, high, given, distance = 0, flat.numel(), [], n // 2
     while distance:
         partner = dist.get_global_rank(group, r ^ distance)
@@ -855,7 +860,7 @@ def halving_mean(tensor, group=None):
     return tensor.copy_(halved_and_doubled(tensor, group) / dist.get_world_size(group))
 
 
-@wrong("halving_doubling_all_reduce", says="with nothing added")
+@wrong("halving_doubling_all_reduce", says="at element 0 this is rank 3's input")
 def halving_overwrites(tensor, group=None):
     return tensor.copy_(halved_and_doubled(tensor, group, add=torch.Tensor.copy_))
 
@@ -865,9 +870,12 @@ def halving_without_doubling(tensor, group=None):
     return tensor.copy_(halved_and_doubled(tensor, group, double=False))
 
 
-@wrong("halving_doubling_all_reduce", says="pad with zeros to a multiple of 4")
-def halving_without_padding(tensor, group=None):
-    return tensor.copy_(halved_and_doubled(tensor, group, pad=False))
+@wrong("halving_doubling_all_reduce", says="only elements 8 to 9 of 10 are wrong (the last ones)")
+def halving_drops_the_rest(tensor, group=None):
+    flat = tensor.view(-1)
+    whole = flat.numel() // dist.get_world_size(group) * dist.get_world_size(group)
+    flat[:whole] = halved_and_doubled(flat[:whole], group)
+    return tensor
 
 
 @wrong("halving_doubling_all_reduce", says="sent too many messages")
@@ -899,7 +907,7 @@ def halving_into_a_new_tensor(tensor, group=None):
     return halved_and_doubled(tensor, group)
 
 
-@wrong("halving_doubling_all_reduce", says="left with exit code 0")
+@wrong("halving_doubling_all_reduce", says="rank 3 left with sys.exit")
 def a_rank_leaves(tensor, group=None):
     if dist.get_rank() == 3:
         raise SystemExit(0)

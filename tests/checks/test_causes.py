@@ -1,0 +1,144 @@
+"""What the comparison accepts, and what it reads from a tensor that is wrong."""
+
+import random
+
+import pytest
+import torch
+
+from course_lib.checks import compare, inputs, reference
+
+THREE = dict(enumerate(inputs.by_powers_of_ten(3, 6)))  # sum: 111, 222, ..., 666
+SUM = reference.total(THREE)
+
+
+def likely(got, want=SUM, rank=0, lookalikes=None) -> str:
+    finding = compare.mismatch(got, want, rank, lookalikes)
+    assert finding is not None
+    return finding.likely
+
+
+@pytest.mark.parametrize(
+    ("got", "says"),
+    [
+        (None, "your function returned nothing: is a `return` missing at the end?"),
+        ([1, 2], "this is a list, not a tensor"),
+        (torch.zeros(6, dtype=torch.int64), "all zeros: nothing has been written into the result"),
+        (SUM.value * 3, "exactly 3 times the reference: something is added more than once"),
+        (SUM.value * 2, "exactly twice the reference: something is added more than once"),
+        (-SUM.value, "the sign is turned"),
+        (THREE[0], "this is still the rank's own input, with nothing added"),
+        (THREE[2], "this is rank 2's input, with nothing added"),
+        (SUM.value - THREE[1], "the part of rank 1 is missing"),
+        (SUM.value + THREE[2], "the part of rank 2 is counted twice"),
+        (
+            SUM.value + THREE[2] - THREE[0],
+            "the part of rank 0 is missing, and the part of rank 2 is counted twice",
+        ),
+        (SUM.value.view(2, 3), "the shape is wrong"),
+        (SUM.value.double(), "the dtype is wrong: it is to be the one that came in"),
+        (SUM.value + 7, "the values differ"),
+    ],
+)
+def test_what_a_wrong_sum_tells(got, says):
+    assert likely(got) == says
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ([5], "only element 5 of 6 is wrong: the part of rank 1 is missing"),
+        ([4, 5], "only elements 4 to 5 of 6 are wrong (the last ones): the part of rank 1 is"),
+        ([1, 2], "only elements 1 to 2 of 6 are wrong: the part of rank 1 is missing"),
+        ([0, 3], "2 of 6 elements are wrong: the part of rank 1 is missing"),
+    ],
+)
+def test_where_it_is_wrong(wrong, says):
+    got = SUM.value.clone()
+    got[wrong] -= THREE[1][wrong]
+    assert likely(got).startswith(says)
+
+
+def test_a_different_cause_in_each_element_is_told_of_the_first():
+    got = SUM.value.clone()
+    got[0] -= THREE[0][0]
+    got[1] -= THREE[1][1]
+    expected = "only elements 0 to 1 of 6 are wrong; at element 0 the part of rank 0 is missing"
+    assert likely(got) == expected
+
+
+def test_half_of_a_sum_is_an_average_and_twice_an_average_is_a_sum():
+    two = dict(enumerate(inputs.spread(random.Random(1), 2, 9)))
+    summed, averaged = reference.total(two), reference.total(two, average=True)
+    assert likely(two[0] / 2 + two[1] / 2, summed) == (
+        "exactly half the reference: you averaged a sum"
+    )
+    assert likely(two[0] + two[1], averaged) == (
+        "exactly twice the reference: you summed, and an average is asked"
+    )
+
+
+def test_the_evidence_stands_beside_the_cause():
+    finding = compare.mismatch(THREE[1], SUM, 2)
+    assert finding.rank == 2
+    assert finding.expected == "[111, 222, 333, 444, 555, 666]"
+    assert finding.got == "[10, 20, 30, 40, 50, 60]"
+    long = reference.moved(torch.arange(100))
+    finding = compare.mismatch(torch.arange(100).index_fill(0, torch.tensor(50), 7), long, 0)
+    assert finding.expected == "elements 50 to 53: [50, 51, 52, 53]"
+    assert finding.got == "elements 50 to 53: [7, 51, 52, 53]"
+
+
+def test_lookalikes_are_named():
+    chunks = {"rank 1's chunk": torch.tensor([333, 444])}
+    assert likely(torch.tensor([333, 444]), SUM.flat(0, 2), lookalikes=chunks) == (
+        "this is rank 1's chunk"
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# Rounding: any order of addition is right, anything more is not
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+@pytest.mark.parametrize("n", [1, 2, 4, 5, 8])
+def test_sums_in_any_order_are_accepted(dtype, n):
+    tensors = inputs.spread(random.Random(n), n, 1003, dtype)
+    want = reference.total(dict(enumerate(tensors)))
+    for order in (tensors, tensors[::-1], tensors[1:] + tensors[:1]):
+        running = order[0].clone()
+        for tensor in order[1:]:
+            running += tensor
+        assert compare.mismatch(running, want, 0) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_thousandth_too_much_is_rejected_where_the_dtype_can_tell(dtype):
+    ones = dict(enumerate([torch.ones(7, dtype=dtype)] * 4))
+    got = torch.full((7,), 4, dtype=dtype)
+    assert compare.mismatch(got, reference.total(ones), 0) is None
+    got[6] *= 1 + max(1e-3, 8 * torch.finfo(dtype).eps)
+    assert "only element 6 of 7 is wrong" in likely(got, reference.total(ones))
+
+
+def test_integers_and_moved_data_are_exact():
+    big = {0: torch.tensor([2**62]), 1: torch.tensor([2**61 + 1])}
+    assert compare.mismatch(torch.tensor([2**62 + 2**61 + 1]), reference.total(big), 0) is None
+    assert compare.mismatch(torch.tensor([2**62 + 2**61]), reference.total(big), 0)
+    moved = torch.tensor([1.0, 2.0])
+    assert compare.mismatch(moved, reference.moved(moved), 0) is None
+    assert compare.mismatch(moved + 1e-6, reference.moved(moved), 0)
+
+
+def test_values_that_are_not_numbers_are_rejected():
+    one = reference.moved(torch.tensor([1.0, 2.0]))
+    assert "not finite" in likely(torch.tensor([1.0, float("nan")]), one)
+
+
+def test_replicas_must_hold_the_same_bits():
+    held = {0: torch.tensor([1.0, 2.0]), 2: torch.tensor([1.0, 2.0])}
+    assert compare.ranks_differ(held) is None
+    held[2] = torch.tensor([1.0, 2.0 + 2**-22])
+    finding = compare.ranks_differ(held)
+    assert finding.rank == 2
+    assert "rank 2 and rank 0 do not hold the same bits" in finding.likely

@@ -1,0 +1,66 @@
+"""Running and judging are apart: the verdict needs the outcome alone, in any process."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from course_lib.checks import seeds
+from course_lib.checks.collecting import collect_case
+from course_lib.checks.judging import judge_case
+from course_lib.checks.registry import all_exercises
+from tests.checks import answers_02
+
+JUDGE = """
+import pickle, sys
+from course_lib.checks import seeds
+from course_lib.checks.judging import judge_case
+from course_lib.checks.registry import all_exercises
+
+name, outcome = pickle.load(sys.stdin.buffer)
+exercise = all_exercises()[name]
+case = exercise.cases(seeds.hidden(name, "a secret"))[0]
+finding = judge_case(exercise, case, outcome)
+print(finding.likely if finding else "right")
+"""
+
+
+def forged(tensor, group=None):
+    """Prints what a passing check prints, and tampers with the checks in its own process."""
+    import course_lib.checks.judging as judging
+
+    print("ring_all_reduce: passed.")
+    judging.judge_case = lambda *_: None
+    return tensor
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        (answers_02.ring_all_reduce, "right"),
+        (forged, "this is still the rank's own input, with nothing added"),
+    ],
+)
+def test_the_verdict_is_taken_in_a_process_that_never_ran_the_answer(answer, verdict):
+    exercise = all_exercises()["ring_all_reduce"]
+    case = exercise.cases(seeds.hidden(exercise.name, "a secret"))[0]
+    outcome = collect_case(exercise, answer, case)
+    judged = subprocess.run(
+        [sys.executable, "-c", JUDGE],
+        input=pickle.dumps((exercise.name, outcome)),
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert judged.stdout.decode().strip() == verdict
+
+
+def test_a_right_outcome_is_wrong_for_other_inputs():
+    """Negative control: public outcomes are no use against hidden inputs."""
+    exercise = all_exercises()["ring_all_reduce"]
+    public = exercise.cases(seeds.public(exercise.name))[1]
+    hidden = exercise.cases(seeds.hidden(exercise.name, "a secret"))[1]
+    outcome = collect_case(exercise, answers_02.ring_all_reduce, public)
+    assert judge_case(exercise, public, outcome) is None
+    assert judge_case(exercise, hidden, outcome) is not None
