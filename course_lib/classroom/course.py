@@ -67,7 +67,7 @@ class Course:
         if unknown := set(names) - set(self.lessons):
             raise ValueError(f"no lesson {', '.join(sorted(unknown))}: {', '.join(self.lessons)}")
         for lesson in (self.lessons[name] for name in names or self.lessons):
-            if problems := [*self._misfits(lesson), *self._leaks(lesson)]:
+            if problems := [*self._misfits(lesson), *self._leaks(lesson), *self._work(lesson)]:
                 yield from problems
                 continue
             solution = solution_notebook(lesson, self._points)
@@ -93,9 +93,11 @@ class Course:
                 yield from misfits
                 continue
             yield from self._leaks(lesson)
-            student = student_notebook(lesson, self._points)
-            if _read(self._student_path(lesson)) != _text(student):
-                yield self._stale(self._student_path(lesson), lesson)
+            student, path = student_notebook(lesson, self._points), self._student_path(lesson)
+            if work := list(self._work(lesson)):
+                yield from work
+            elif _read(path) != _text(student):
+                yield self._stale(path, lesson)
             solution, path = solution_notebook(lesson, self._points), self._solution_path(lesson)
             kept = _keep_outputs(solution, path)
             normalise(solution)
@@ -144,6 +146,17 @@ class Course:
         student = student_notebook(lesson, self._points)
         for leak in leaks(student, lesson, self.answer_pieces):
             yield Problem(self._relative(self._student_path(lesson)), leak)
+
+    def _work(self, lesson: Lesson) -> Iterator[Problem]:
+        """A student's notebook that was run holds somebody's work: nothing may overwrite it."""
+        path = self._student_path(lesson)
+        if path.exists():
+            cells = nbformat.read(path, as_version=4).cells
+            if any(cell.get("execution_count") is not None for cell in cells):
+                sentence = "holds your work: save it under another name, elsewhere, then run"
+                yield Problem(
+                    self._relative(path), f"{sentence} `git restore {self._relative(path)}`"
+                )
 
     def _unfit_outputs(self, lesson: Lesson, solution: NotebookNode) -> Iterator[Problem]:
         for number, cell in enumerate(solution.cells, start=1):

@@ -31,8 +31,11 @@ def normalise(notebook: NotebookNode) -> None:
 
 
 def complaints(cell: NotebookNode) -> list[str]:
-    """What in the outputs of an executed, normalised cell would not be the same elsewhere."""
+    """What is wrong with an executed cell: outputs that would differ elsewhere, a missing error."""
     found = []
+    raises = any(output.output_type == "error" for output in cell.outputs)
+    if "raises-exception" in cell.metadata.get("tags", ()) and not raises:
+        found.append("is there to raise an exception, and did not")
     for output in cell.outputs:
         if output.get("name") == "stderr":
             found.append(f"writes to stderr: {_first_line(output.text)}")

@@ -156,6 +156,21 @@ def test_an_edited_notebook_is_noticed(course, edit, file):
     assert problem.startswith(f"{file}/01_double.ipynb: is not what")
 
 
+def test_the_work_of_a_learner_is_never_overwritten(course):
+    worked = course("Twice as much", "Two times as much")
+    path = worked.root / "notebooks/01_double.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[2].update(source="def double(x):\n    return x << 1", execution_count=1)
+    nbformat.write(notebook, path)
+    before = path.read_text()
+    for problem in (*worked.build(execute=True), next(worked.problems())):
+        assert str(problem) == (
+            "notebooks/01_double.ipynb: holds your work: save it under another name, elsewhere,"
+            " then run `git restore notebooks/01_double.ipynb`"
+        )
+    assert path.read_text() == before
+
+
 def test_a_missing_and_a_stray_notebook_are_noticed(course):
     lost = course()
     (lost.root / "notebooks/01_double.ipynb").rename(lost.root / "notebooks/Untitled.ipynb")
@@ -245,6 +260,11 @@ def test_tracebacks_lose_the_place_of_the_project(root):
 )
 def test_what_would_differ_elsewhere_is_refused(output, complaint):
     assert outputs.complaints(executed(output).cells[0]) == [complaint]
+
+
+def test_a_cell_that_was_to_fail_and_does_not_is_refused(write):
+    (problem,) = write('raise ValueError("on purpose")', "pass").build(execute=True)
+    assert problem.sentence == "cell 8 (pass) is there to raise an exception, and did not"
 
 
 @pytest.mark.parametrize("text", ["0x1f", "rank 0x", "/usr/bin/env", "2(n-1)/n"])
