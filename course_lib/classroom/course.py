@@ -99,9 +99,11 @@ class Course:
             elif _read(path) != _text(student):
                 yield self._stale(path, lesson)
             solution, path = solution_notebook(lesson, self._points), self._solution_path(lesson)
-            kept = _keep_outputs(solution, path)
+            if not _keep_outputs(solution, path):
+                yield self._stale(path, lesson)
+                continue
             normalise(solution)
-            if not kept or _read(path) != _text(solution):
+            if _read(path) != _text(solution):
                 yield self._stale(path, lesson)
             yield from self._unfit_outputs(lesson, solution)
         yield from self._strays()
