@@ -75,8 +75,8 @@ def test_forbidden_operations():
     finding = gates.forbidden(allowed, calls("send", "all_reduce"))
     assert finding.rank == 1
     assert finding.likely == (
-        "your ranks ran all_reduce (cell, line 3), and this exercise is about doing without it: use "
-        "recv and send"
+        "your ranks ran all_reduce (cell, line 3), and this exercise is about doing without it: "
+        "use recv and send"
     )
     assert "needs no communication" in gates.forbidden(frozenset(), calls("send")).likely
 

@@ -50,6 +50,14 @@ class Net(nn.Module):
 # ---------------------------------------------------------------------------------------------
 
 
+def descend(model: nn.Module) -> None:
+    """One step of plain gradient descent. (torch.optim would load the compiler on every rank.)"""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter -= LEARNING_RATE * parameter.grad
+
+
 def big_batch_gradients(case: Case) -> list[dict[str, reference.Reference | None]]:
     """The reference: one process, float64, all ranks' samples in one batch; by step and name."""
     data = case.data
@@ -65,10 +73,9 @@ def big_batch_gradients(case: Case) -> list[dict[str, reference.Reference | None
             nn.functional.mse_loss(model(x), y).backward()
             by_rank.append({name: p.grad for name, p in parameters.items()})
         steps.append({name: _reference([g[name] for g in by_rank]) for name in parameters})
-        with torch.no_grad():
-            for name, p in parameters.items():
-                if steps[-1][name] is not None:
-                    p -= LEARNING_RATE * steps[-1][name].value
+        for name, want in steps[-1].items():
+            parameters[name].grad = None if want is None else want.value
+        descend(model)
     return steps
 
 

@@ -27,12 +27,12 @@ from course_lib.checks.exercises.nb02_ring_all_reduce.big_batch import (
     BATCH,
     BUFFER,
     FROZEN,
-    LEARNING_RATE,
     STEPS,
     TIED,
     UNUSED,
     Net,
     big_batch_gradients,
+    descend,
 )
 from course_lib.checks.exercises.nb02_ring_all_reduce.overlap import overlap
 
@@ -99,7 +99,6 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     started = plain(dict(model.state_dict()))
     half_way: list[float] = []
     model.first.register_forward_hook(lambda _, __, h: _note_arrival(h, half_way))
-    optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)
     gradients = []
     for x, y in zip(data["x"], data["y"], strict=True):
         loss = nn.functional.mse_loss(model(x[rank]), y[rank])
@@ -107,8 +106,8 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
             loss.backward()
         synchronize()
         gradients.append({name: plain(p.grad) for name, p in model.named_parameters()})
-        optimizer.step()
-        optimizer.zero_grad()
+        descend(model)
+        model.zero_grad()
     return {"started": started, "gradients": gradients, "half_way": half_way}
 
 
