@@ -24,7 +24,11 @@ def forbidden(allowed: Collection[str] | None, trace: Trace) -> Finding | None:
         return None
     for event in trace.events:
         if event.op not in allowed and event.op not in _MOVES_NOTHING:
-            use = f"use {_listed(sorted(allowed))}" if allowed else "needs no communication"
+            use = (
+                f"use {_listed(sorted(allowed, reverse=True))}"
+                if allowed
+                else "needs no communication"
+            )
             return Finding(
                 f"your ranks ran {event.op}{_at(event.where)}, and this exercise is about doing "
                 f"without it: {use}",

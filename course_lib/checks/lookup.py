@@ -27,22 +27,22 @@ def by_function(fn: Any) -> Exercise:
     """The exercise that the function `fn` answers. Raises `CheckFailed` saying what `fn` is."""
     if isinstance(fn, str):
         by_name(fn)
-        raise CheckFailed(f"check() takes the function itself: check({fn}), without the quotes.")
+        raise CheckFailed(f"Give the function itself: check({fn}), without the quotes.")
     if inspect.isclass(fn):
         raise CheckFailed(
-            f"check() takes a function, and {fn.__name__} is a class here. If a class has "
-            "taken the name of your function, run the cell with your function again."
+            f"{fn.__name__} is a class here, and an exercise is answered by a function. If a class "
+            "has taken the name of your function, run the cell with your function again."
         )
     if not callable(fn):
         raise CheckFailed(
-            f"check() takes your function, and this is {_described(fn)}. Write the function's name "
-            "without calling it: check(my_function), not check(my_function(x))."
+            f"This is {_described(fn)}, and not your function. Write the function's name without "
+            "calling it: check(my_function), not check(my_function(x))."
         )
     name = getattr(fn, "__name__", "")
     if not name or name == "<lambda>":
-        what = "a lambda" if name else f"a {type(fn).__name__} object"
+        what = "A lambda" if name else f"A {type(fn).__name__} object"
         raise CheckFailed(
-            f"check() finds the exercise by the function's name, and {what} has none. Write it "
+            f"{what} has no name, and an exercise is found by the name of the function. Write it "
             "with def."
         )
     if str(getattr(fn, "__module__", "")).startswith("course_lib."):

@@ -76,7 +76,7 @@ def test_forbidden_operations():
     assert finding.rank == 1
     assert finding.likely == (
         "your ranks ran all_reduce (cell, line 3), and this exercise is about doing without it: "
-        "use recv and send"
+        "use send and recv"
     )
     assert "needs no communication" in gates.forbidden(frozenset(), calls("send")).likely
 

@@ -30,14 +30,14 @@ def words(message: str) -> str:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (3, "this is 3, an int. Write the function's name without calling it"),
-        (None, "this is None (what a function without return gives)"),
-        (torch.ones(2, 2), "and this is a Tensor. Write"),
-        ("ring_all_reduce", "check(ring_all_reduce), without the quotes"),
+        (3, "This is 3, an int, and not your function. Write the function's name without"),
+        (None, "This is None (what a function without return gives)"),
+        (torch.ones(2, 2), "This is a Tensor, and not your function"),
+        ("ring_all_reduce", "Give the function itself: check(ring_all_reduce), without the quotes"),
         ("ring_al_reduce", "no exercise 'ring_al_reduce'. Did you mean ring_all_reduce"),
         (type("ring_all_reduce", (), {}), "ring_all_reduce is a class here"),
-        (lambda tensor: tensor, "a lambda has none. Write it with def"),
-        (torch.nn.Linear(1, 1), "a Linear object has none"),
+        (lambda tensor: tensor, "A lambda has no name"),
+        (torch.nn.Linear(1, 1), "A Linear object has no name"),
         (hint, "course's own, from course_lib.checks.hint, and not yours"),
         (pytest.raises, "There is no exercise 'raises'. An exercise is found by the name"),
     ],
@@ -168,8 +168,8 @@ def test_ipython_shows_the_message_and_no_traceback(capsys):
     shell.run_cell("from course_lib import check\ncheck(3)")
     shown = capsys.readouterr().out
     assert shown.strip() == (
-        "check() takes your function, and this is 3, an int. Write the function's name without "
-        "calling it: check(my_function), not check(my_function(x))."
+        "This is 3, an int, and not your function. Write the function's name without calling it: "
+        "check(my_function), not check(my_function(x))."
     )
 
 
