@@ -56,7 +56,8 @@ def collective_seconds(
         raise ValueError(f"{op} has no algorithm {algorithm!r}; there are {', '.join(known)}")
     cost = known[algorithm or next(iter(known))]
     link = cluster.slowest_link(ranks)
-    return cost(len(ranks), nbytes, link.alpha, link.beta, gamma)
+    beta = link.beta * (len(ranks) if link.shared else 1)  # all ranks send at once, on one wire
+    return cost(len(ranks), nbytes, link.alpha, beta, gamma)
 
 
 def hierarchical_all_reduce(

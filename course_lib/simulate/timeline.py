@@ -121,7 +121,10 @@ class Timeline:
     def peak_held_by_rank(self, activation: float = 1, weight: float = 0) -> tuple[float, ...]:
         """By rank, over all the stages it holds: what interleaving costs in memory."""
         return tuple(
-            max((sum(held.values()) for _, held in self._holdings(rank, activation, weight)))
+            max(
+                (sum(held.values()) for _, held in self._holdings(rank, activation, weight)),
+                default=0,
+            )
             for rank in range(self.world_size)
         )
 
@@ -132,9 +135,11 @@ class Timeline:
         change = {"F": activation, "B": -activation, "I": weight - activation, "W": -weight}
         held: dict[int, float] = {}
         for track in self._compute(rank):
-            for kind, stage, _ in track.what:
-                held[stage] = held.get(stage, 0) + change[kind]
-                yield stage, held
+            for what in track.what:
+                if isinstance(what, tuple):  # an Op; other computation holds nothing
+                    kind, stage, _ = what
+                    held[stage] = held.get(stage, 0) + change[kind]
+                    yield stage, held
 
     # --------------------------------------------------------------------------------------------
     # Text

@@ -17,7 +17,7 @@ EVERY_ALL_REDUCE = (
 
 
 def play_ring(p, nbytes):
-    """Count the ring step by step: (messages one after the other, bytes a rank sends, bytes added)."""
+    """Count the ring step by step: (messages in a row, bytes a rank sends, bytes added)."""
     chunk = nbytes / p
     messages = sent = added = 0
     for half in ("reduce-scatter", "all-gather"):

@@ -1,0 +1,181 @@
+"""A recorded run, played again on a modelled cluster.
+
+    replay(results.trace, dgx_a100)                                eight A100s, NVLink
+    replay(results.trace, dgx_a100.with_links(inside="10 GbE"))    the same on slow Ethernet
+
+Kept from the recording: what each rank did in which order, and how long it computed. Taken from the
+cluster: what each message and each collective costs. A transfer begins when both ends, or all
+members, have come to it and its link is free; who waits for it waits until it is over; what was
+issued and waited for later goes on beside the computation.
+
+Each direction between two ranks is a link of its own, and each group carries one collective at a
+time, whatever other groups do; where the cluster's link is `shared`, everything queues for it.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from .cluster import Cluster
+from .collectives import collective_seconds
+from .engine import NOTHING, Lane, Run, Stuck, run
+from .matching import Transfer, describe, match
+from .programs import Computed, Point, Recording, read_programs
+from .timeline import COMMUNICATION, COMPUTE, Timeline, Track
+
+_Numbers = dict[Hashable, int]  # task numbers, given out as they are asked for
+
+
+def replay(
+    trace: Recording,
+    cluster: Cluster,
+    speed: float = 1.0,
+    algorithms: Mapping[str, str] | None = None,
+    compute: Iterable[Computed] | None = None,
+) -> Timeline:
+    """The timeline of `trace` on `cluster`, in seconds.
+
+    speed       how many times as fast as in the recording a device computes
+    algorithms  of collectives, such as {"all_reduce": "tree"}; see `collectives.ALGORITHMS`
+    compute     what the ranks computed. Left out, a rank is taken to compute whenever it is not
+                waiting for communication, from the first event of all on
+
+    Raises a ValueError if the trace is not whole, or the cluster has too few devices. The ranks'
+    clocks must be comparable, as they are on one machine.
+    """
+    cluster.require(trace.world_size)
+    if not speed > 0:
+        raise ValueError(f"speed = {speed} must be more than 0")
+    transfers = match(trace.events, trace.world_size)
+    programs = read_programs(trace, compute)
+    number: _Numbers = defaultdict(itertools.count().__next__)
+    main = _main_lanes(programs, transfers, speed, number)
+    links = _link_lanes(transfers, cluster, algorithms or {}, number)
+    result = run([*main, *links], len(number))
+    if result.stuck:
+        raise ValueError(_stuck(result.stuck[0], main, programs))
+    return Timeline(
+        trace.world_size,
+        [
+            *_compute_tracks(programs, main, result),
+            *_transfer_tracks(transfers, number, result),
+        ],
+    )
+
+
+# ------------------------------------------------------------------------------------------------
+# What the ranks do
+# ------------------------------------------------------------------------------------------------
+
+
+def _main_lanes(
+    programs: Sequence[Sequence[Point]],
+    transfers: Sequence[Transfer],
+    speed: float,
+    number: _Numbers,
+) -> list[Lane]:
+    """One lane a rank: computation takes time, issuing none, waiting as long as it must."""
+    needs = {}
+    for index, transfer in enumerate(transfers):
+        for event in transfer.events:
+            needs[event.rank, event.n] = number["move", index]
+        if transfer.buffered:
+            needs[transfer.events[0].rank, transfer.events[0].n] = NOTHING
+    lanes = []
+    for rank, program in enumerate(programs):
+        lane = Lane()
+        for place, point in enumerate(program):
+            if point.action == "compute":
+                lane.add(number["compute", rank, place], point.seconds / speed)
+            else:
+                who = rank, point.event.n
+                need = needs[who] if point.action == "wait" else NOTHING
+                lane.add(number[point.action, *who], 0, need)
+        lanes.append(lane)
+    return lanes
+
+
+# ------------------------------------------------------------------------------------------------
+# What the links do
+# ------------------------------------------------------------------------------------------------
+
+
+def _link_lanes(
+    transfers: Sequence[Transfer],
+    cluster: Cluster,
+    algorithms: Mapping[str, str],
+    number: _Numbers,
+) -> list[Lane]:
+    """One lane for each pair of ranks and direction, each group, and each shared wire.
+
+    Transfers keep the order in which the recording could begin them, so no lane can block one that
+    something before it waits for.
+    """
+    lanes: dict[Hashable, Lane] = defaultdict(Lane)
+    for index, transfer in enumerate(transfers):
+        link = cluster.slowest_link(transfer.ranks)
+        lane = lanes[link.name if link.shared else (transfer.group, transfer.ranks)]
+        for event in transfer.events[:1] if transfer.buffered else transfer.events:
+            lane.add(number["arrive", index, event.rank], 0, number["issue", event.rank, event.n])
+        if transfer.op == "send":
+            seconds = link.seconds(transfer.nbytes)
+        else:
+            algorithm = algorithms.get(transfer.op)
+            seconds = collective_seconds(
+                cluster, transfer.op, transfer.ranks, transfer.nbytes, algorithm
+            )
+        lane.add(number["move", index], seconds)
+    return list(lanes.values())
+
+
+# ------------------------------------------------------------------------------------------------
+# What came out
+# ------------------------------------------------------------------------------------------------
+
+
+def _compute_tracks(
+    programs: Sequence[Sequence[Point]], main: Sequence[Lane], result: Run
+) -> Iterator[Track]:
+    for rank, (program, lane) in enumerate(zip(programs, main, strict=True)):
+        steps = zip(program, lane.tasks, strict=True)
+        spans = [(task, point.what) for point, task in steps if point.action == "compute"]
+        yield _track(rank, COMPUTE, spans, result)
+
+
+def _transfer_tracks(
+    transfers: Sequence[Transfer], number: _Numbers, result: Run
+) -> Iterator[Track]:
+    """Sends, receives and collectives of each rank, each while its bytes move."""
+    moving: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
+    for index, transfer in enumerate(transfers):
+        task = number["move", index]
+        if transfer.op == "send":
+            sender, receiver = transfer.ranks
+            moving[sender, "send"].append((task, f"send to {receiver}"))
+            moving[receiver, "receive"].append((task, f"receive from {sender}"))
+        else:
+            for rank in transfer.ranks:
+                moving[rank, COMMUNICATION].append((task, transfer.op))
+    for (rank, name), spans in sorted(moving.items()):
+        spans.sort(key=lambda span: result.starts[span[0]])
+        yield _track(rank, name, spans, result)
+
+
+def _track(rank: int, name: str, spans: Sequence[tuple[int, Any]], result: Run) -> Track:
+    return Track(
+        rank,
+        name,
+        [result.starts[task] for task, _ in spans],
+        [result.ends[task] for task, _ in spans],
+        [what for _, what in spans],
+    )
+
+
+def _stuck(stuck: Stuck, main: Sequence[Lane], programs: Sequence[Sequence[Point]]) -> str:
+    """Lanes of ranks come first, so the first stuck lane is one."""
+    point = programs[stuck.lane][main[stuck.lane].tasks.index(stuck.task)]
+    return (
+        f"{describe(point.event)} waits for ever: the recording's order does not hold together;"
+        " are its clocks comparable?"
+    )
