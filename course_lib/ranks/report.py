@@ -3,10 +3,11 @@
 from collections import defaultdict
 
 from course_lib.observe import CommEvent, Trace
-from course_lib.ranks.diagnose import describe, diagnose, ranks_text
+from course_lib.ranks.diagnose import diagnose
 from course_lib.ranks.errors import Failure, RunRecord
 from course_lib.ranks.sources import place_of, text_of
 from course_lib.ranks.watch import Outcome
+from course_lib.ranks.wording import describe, ranks_text
 
 _MOST_FRAMES = 3
 _ADVICE = {

@@ -1,0 +1,73 @@
+"""Turn the files of a run that is over into results or an error."""
+
+import json
+import re
+import signal
+from typing import Any
+
+from course_lib.observe import Frame, Trace, read_trace
+from course_lib.ranks import capture, shipping, sources
+from course_lib.ranks.errors import Failure, RankError, RankTimeout, RunRecord
+from course_lib.ranks.report import write_report
+from course_lib.ranks.results import RankResults
+from course_lib.ranks.rundir import RunDir
+from course_lib.ranks.watch import Outcome
+
+# What gloo raises on a rank whose partner has died or disagreed: a consequence, never the cause.
+_SEVERED = re.compile(
+    r"^(RuntimeError|Dist\w*Error): .*"
+    r"(gloo/transport|Connection (closed|reset) by peer|Application timeout|Broken pipe)",
+    re.DOTALL,
+)
+
+
+def conclude(run_dir: RunDir, outcome: Outcome, timeout: float, observe: bool) -> RankResults:
+    """What `collect` returns, or the `RankError` that it raises."""
+    ranks = range(outcome.world_size)
+    trace = read_trace({r: run_dir.of(r, "journal") for r in ranks}) if observe else None
+    record = RunRecord(
+        world_size=outcome.world_size,
+        output={rank: capture.read_output(run_dir.of(rank, "out")) for rank in ranks},
+        trace=trace,
+        notes=list(trace.traps) if trace else [],
+    )
+    values: list[Any] = [None] * outcome.world_size
+    failures: dict[int, Failure] = {}
+    for rank in ranks:
+        if outcome.delivered.get(rank) == "result":
+            try:
+                values[rank] = shipping.unpack(run_dir.of(rank, "result").read_bytes())
+            except Exception as problem:
+                what = f"its result cannot be read here: {type(problem).__name__}: {problem}"
+                failures[rank] = Failure(rank, "unreadable", what)
+        else:
+            failures[rank] = _failure(run_dir, outcome, rank, trace)
+    if not failures:
+        return RankResults(values, record)
+    report, stuck = write_report(outcome, failures, record, timeout)
+    raise (RankTimeout if stuck else RankError)(report, failures, record)
+
+
+def _failure(run_dir: RunDir, outcome: Outcome, rank: int, trace: Trace | None) -> Failure:
+    if outcome.delivered.get(rank) == "failure":
+        told = json.loads(run_dir.of(rank, "failure").read_bytes())
+        where = sources.learners_frames([Frame(*frame) for frame in told["frames"]])
+        what = f"{told['type']}: {told['message']}".removesuffix(": ")
+        if _SEVERED.search(what):
+            return Failure(rank, "severed", "lost its connection to another rank", where)
+        return Failure(rank, told["kind"], what, where, told["traceback"])
+
+    dump = run_dir.of(rank, "stack").read_text() if run_dir.of(rank, "stack").exists() else ""
+    where = sources.learners_frames(sources.read_dump(dump))
+    if rank == outcome.flooded:
+        return Failure(rank, "stuck", "printed without end", where)
+    if rank not in outcome.exited:
+        return Failure(rank, "stuck", "had not finished", where)
+    code = outcome.exited[rank]
+    if code >= 0:
+        what = f"left with exit code {code}, without returning from the function"
+        return Failure(rank, "exited", what, where)
+    name = signal.Signals(-code).name
+    if not where and trace and (event := trace.waiting(rank)):
+        where = event.where
+    return Failure(rank, "killed", f"was killed by {name}", where)

@@ -1,0 +1,44 @@
+"""The words in which reports speak of ranks and calls."""
+
+from course_lib.observe import CommEvent
+
+
+def describe(event: CommEvent) -> str:
+    """What a rank is doing, as the rest of "rank 0 waits ..."."""
+    if event.op == "send":
+        return f"to send {size_text(event)} to rank {event.peer}"
+    if event.op == "recv":
+        source = "any rank" if event.peer is None else f"rank {event.peer}"
+        return f"to receive {size_text(event)} from {source}"
+    return f"in {call_text(event)}"
+
+
+def and_list(items: list) -> str:
+    """1, 2 and 3"""
+    words = [str(item) for item in items]
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+
+
+def ranks_text(ranks: list[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {and_list(sorted(ranks))}"
+
+
+def size_text(event: CommEvent) -> str:
+    shape = "x".join(map(str, event.shapes[0])) if event.shapes and event.shapes[0] else "1"
+    return f"{shape} {event.dtype}"
+
+
+def call_text(event: CommEvent) -> str:
+    if event.op == "barrier":
+        return "barrier"
+    root = "" if event.peer is None else f", root {event.peer}"
+    return f"{event.op} of {size_text(event)}{root}"
+
+
+def ordinal(n: int) -> str:
+    suffix = "th" if 10 <= n % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+    return f"{n}{suffix}"
+
+
+def times(count: int) -> str:
+    return {0: "nothing", 1: "one message"}.get(count, f"{count} messages")
