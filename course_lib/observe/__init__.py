@@ -1,0 +1,30 @@
+"""What the ranks did: plain torch.distributed calls, recorded from outside.
+
+    with Recorder("rank0.journal"):     # on each rank
+        train()
+    trace = read_trace({0: "rank0.journal", 1: "rank1.journal"})
+    print(trace.traffic())
+
+Learners write plain torch.distributed; nothing is wrapped. Ranks append plain events to a journal
+while things happen, and every number is a pure function of these.
+"""
+
+from course_lib.observe.events import CommEvent, Frame, Trap
+from course_lib.observe.matching import Divergence, GroupCalls, Matching, match
+from course_lib.observe.recorder import Recorder
+from course_lib.observe.trace import Trace, read_trace
+from course_lib.observe.traffic import Traffic
+
+__all__ = [
+    "CommEvent",
+    "Divergence",
+    "Frame",
+    "GroupCalls",
+    "Matching",
+    "Recorder",
+    "Trace",
+    "Traffic",
+    "Trap",
+    "match",
+    "read_trace",
+]

@@ -1,0 +1,76 @@
+"""What is recorded: one communication of one rank, one thing that went silently wrong."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of code: file as Python knows it, line number, function."""
+
+    file: str
+    line: int
+    function: str
+
+
+@dataclass(slots=True)
+class CommEvent:
+    """One operation that a rank issued, by whichever way it was called.
+
+    rank, n: the rank, and the place of this operation in the order in which it issued them.
+    op: the learner's name: send recv broadcast all_reduce reduce all_gather gather scatter
+        reduce_scatter all_to_all barrier.
+    group, ranks: name of the process group, and its members as global ranks, in group order.
+    peer: global rank: destination of a send, source of a recv (None while it may come from any
+        rank), root of broadcast, reduce, gather and scatter; else None.
+    nbytes: size of "the tensor": the message; what is reduced or broadcast; one rank's share in
+        all_gather, gather, scatter and reduce_scatter; the whole input of all_to_all; 0 in barrier.
+    splits: for all_to_all, all_gather and reduce_scatter with unequal parts, bytes of the part of
+        each member, in group order; None where the parts are equal.
+    shapes, dtype: of that tensor, or of each tensor of a coalesced call.
+    reduce_op: "sum", "avg", "max" ...; None where nothing is reduced.
+    blocking: the call itself waits (dist.send, or async_op=False).
+    native: issued by C++ (as by DistributedDataParallel), which waits where nobody can see it.
+    issued, waited, done: `time.monotonic()` in seconds: issue, begin of wait(), return of wait().
+        None if that was not reached. An operation that nobody waits for in Python is `done` when it
+        was first seen to be complete.
+    where: the learner's frames, innermost first, at most 6.
+    spans: open torch.profiler.record_function labels at issue, outermost first.
+    """
+
+    rank: int
+    n: int
+    op: str
+    group: str
+    ranks: tuple[int, ...]
+    peer: int | None
+    tag: int
+    nbytes: int
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str
+    reduce_op: str | None
+    blocking: bool
+    native: bool
+    issued: float
+    waited: float | None = None
+    done: float | None = None
+    where: tuple[Frame, ...] = ()
+    spans: tuple[str, ...] = ()
+    splits: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trap:
+    """Something that gives wrong numbers, or none, without an error of its own.
+
+    kind: non_contiguous, aliased_list (these two are also raised, as ValueError),
+        rewritten_in_flight, read_before_wait, never_waited, waited_twice, cut_gradient.
+    message: what happened, why it goes wrong and how to repair it, with line numbers.
+    where: the learner's frames of the offending line, innermost first.
+    issued_at: those of the operation it offends against, where that is another line.
+    """
+
+    rank: int
+    kind: str
+    message: str
+    where: tuple[Frame, ...] = ()
+    issued_at: tuple[Frame, ...] = ()

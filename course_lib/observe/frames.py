@@ -1,0 +1,95 @@
+"""Whose line is it: the learner's frames among those of torch, Python and the course."""
+
+import functools
+import site
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import torch
+from torch.distributed import distributed_c10d
+
+from course_lib.observe.events import Frame
+
+DEEPEST = 6  # frames kept of each line
+
+_COURSE = Path(__file__).resolve().parents[1]
+_TECHNIQUES = str(_COURSE / "techniques")
+_OBSERVE = str(_COURSE / "observe")
+_TORCH = str(Path(torch.__file__).parent)
+_C10D = distributed_c10d.__file__
+# What torch puts between an operator and a mode.
+_BETWEEN = (str(Path(_TORCH, "_compile.py")), str(Path(_TORCH, "_dynamo")))
+_WAITING = {"send", "recv"}  # dist.send is dist.isend and a wait
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The call stack above a communication.
+
+    where: the learner's frames, innermost first.
+    native: no Python code holds the handle: C++ code issued it, for itself.
+    blocking: the function of torch.distributed that issued it waits before it returns.
+    """
+
+    where: tuple[Frame, ...]
+    native: bool
+    blocking: bool
+
+
+def look(frame: FrameType | None) -> Stack:
+    """The stack from `frame` outwards."""
+    while frame and _kind(frame.f_code.co_filename) == "observe":
+        frame = frame.f_back
+    innermost = _kind(frame.f_code.co_filename) if frame else "torch"
+    blocking = False
+    if innermost == "c10d":
+        names = frame.f_locals
+        # Absent for point-to-point calls, where the name of the function tells.
+        flag = names.get("async_op", names.get("async_ops"))
+        blocking = flag is False
+        while frame and _kind(frame.f_code.co_filename) == "c10d":
+            blocking |= frame.f_code.co_name in _WAITING
+            frame = frame.f_back
+    return Stack(learners(frame), innermost == "torch", blocking)
+
+
+def learners(frame: FrameType | None) -> tuple[Frame, ...]:
+    """The learner's frames from `frame` outwards."""
+    found = []
+    while frame and len(found) < DEEPEST:
+        code = frame.f_code
+        if _kind(code.co_filename) == "learner":
+            found.append(Frame(code.co_filename, frame.f_lineno, code.co_name))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def is_learners(file: str) -> bool:
+    """Whether lines of `file` are the learner's: a cell, a script, a technique of the course."""
+    return _kind(file) == "learner"
+
+
+@functools.lru_cache(maxsize=4096)
+def _kind(file: str) -> str:
+    if file.startswith(_TECHNIQUES):
+        return "learner"
+    if file == _C10D:
+        return "c10d"
+    if file.startswith((_OBSERVE, *_BETWEEN)):
+        return "observe"
+    if file.startswith(_TORCH):
+        return "torch"
+    if file.startswith("<frozen") or file in ("<string>", "<dynamic-code>"):
+        return "library"
+    return "library" if file.startswith(_libraries()) else "learner"
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    stdlib = [sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")]
+    packages = [*site.getsitepackages(), site.getusersitepackages()]
+    packages += [entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
+    return tuple(str(Path(folder)) + "/" for folder in [_COURSE, *stdlib, *packages])

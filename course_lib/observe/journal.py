@@ -1,0 +1,180 @@
+"""A rank's journal: one JSON list a line, appended while things happen.
+
+Lines go straight to the operating system, so that the journal of a rank which is killed, or stuck
+inside gloo, is complete up to that moment. Frames and groups are told once and referred to by
+number, and times are `time.monotonic()` in seconds:
+
+    ["rank", version, rank, world size]
+    ["group", id, name, [global ranks]]
+    ["frame", id, file, line, function]
+    ["issue", n, op, group id, peer, tag, nbytes, [shapes], dtype, reduce_op, blocking, native,
+              time, [frame ids], [spans], [splits] or null]
+    ["wait", n, time]           wait() was called
+    ["done", n, time, peer]     it returned; the peer is where a message from any rank came from
+    ["trap", kind, message, [frame ids], [frame ids]]
+    ["end", time, whole]        the recorder was closed; whole: not by an exception
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from course_lib.observe.events import CommEvent, Frame, Trap
+
+VERSION = 1
+_text = json.dumps
+
+
+class JournalWriter:
+    """Appends to the journal at `path`; a process forked from the rank writes nothing."""
+
+    def __init__(self, path: str | os.PathLike):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._fd = os.open(path, flags, 0o600)
+        self._process = os.getpid()
+        self._frames: dict[Frame, str] = {}
+        self._groups: dict[tuple[str, tuple[int, ...]], str] = {}
+        self._new: list[str] = []  # definitions that the next line needs
+
+    def rank(self, rank: int, world_size: int) -> None:
+        self._write(f'["rank",{VERSION},{rank},{world_size}]')
+
+    def issue(self, e: CommEvent) -> None:
+        shapes = "[" + ",".join(_text(shape) for shape in e.shapes) + "]"
+        peer = "null" if e.peer is None else e.peer
+        spans = _text(e.spans) if e.spans else "[]"
+        splits = _text(e.splits) if e.splits else "null"
+        self._write(
+            f'["issue",{e.n},"{e.op}",{self._group(e)},{peer},{e.tag},{e.nbytes},{shapes},'
+            f'"{e.dtype}",{_text(e.reduce_op)},{_json(e.blocking)},{_json(e.native)},'
+            f"{e.issued!r},{self._where(e.where)},{spans},{splits}]"
+        )
+
+    def wait(self, n: int, time: float) -> None:
+        self._write(f'["wait",{n},{time!r}]')
+
+    def done(self, n: int, time: float, peer: int | None = None) -> None:
+        self._write(f'["done",{n},{time!r},{"null" if peer is None else peer}]')
+
+    def trap(self, trap: Trap) -> None:
+        places = f"{self._where(trap.where)},{self._where(trap.issued_at)}"
+        self._write(f'["trap","{trap.kind}",{_text(trap.message)},{places}]')
+
+    def end(self, time: float, whole: bool) -> None:
+        self._write(f'["end",{time!r},{_json(whole)}]')
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _where(self, frames: tuple[Frame, ...]) -> str:
+        return "[" + ",".join([self._frames.get(f) or self._define(f) for f in frames]) + "]"
+
+    def _define(self, frame: Frame) -> str:
+        name = self._frames[frame] = str(len(self._frames))
+        place = f"{_text(frame.file)},{frame.line},{_text(frame.function)}"
+        self._new.append(f'["frame",{name},{place}]')
+        return name
+
+    def _group(self, event: CommEvent) -> str:
+        key = (event.group, event.ranks)
+        if key not in self._groups:
+            self._groups[key] = str(len(self._groups))
+            name = f"{_text(event.group)},{_text(event.ranks)}"
+            self._new.append(f'["group",{self._groups[key]},{name}]')
+        return self._groups[key]
+
+    def _write(self, line: str) -> None:
+        if os.getpid() != self._process:
+            return
+        if self._new:
+            line = "\n".join([*self._new, line])
+            self._new.clear()
+        # One write a line: a reader sees whole lines, or a last one that is cut short.
+        os.write(self._fd, (line + "\n").encode())
+
+
+def _json(flag: bool) -> str:
+    return "true" if flag else "false"
+
+
+class RankJournal:
+    """What the journal at `path` holds; empty if there is none. A last line cut short is left out.
+
+    `whole`: the rank closed its recorder without an exception.
+    """
+
+    def __init__(self, path: str | os.PathLike, rank: int):
+        self.rank, self.world_size = rank, 0
+        self.events: list[CommEvent] = []
+        self.traps: list[Trap] = []
+        self.whole = False
+        self._frames: dict[int, Frame] = {}
+        self._groups: dict[int, tuple[str, tuple[int, ...]]] = {}
+        for kind, *fields in _lines(Path(path)):
+            getattr(self, f"_{kind}")(*fields)
+
+    def _rank(self, version: int, rank: int, world_size: int) -> None:
+        if version != VERSION:
+            raise ValueError(f"the journal has version {version}, and this code reads {VERSION}")
+        self.rank, self.world_size = rank, world_size
+
+    def _group(self, number: int, name: str, ranks: list[int]) -> None:
+        self._groups[number] = (name, tuple(ranks))
+
+    def _frame(self, number: int, file: str, line: int, function: str) -> None:
+        self._frames[number] = Frame(file, line, function)
+
+    def _issue(self, n: int, op: str, group: int, *fields: Any) -> None:
+        peer, tag, size, shapes, dtype, reduce_op, blocking, native, time, *rest = fields
+        where, spans, splits = rest
+        self.events.append(
+            CommEvent(
+                self.rank,
+                n,
+                op,
+                *self._groups[group],
+                peer,
+                tag,
+                size,
+                tuple(map(tuple, shapes)),
+                dtype,
+                reduce_op,
+                blocking,
+                native,
+                time,
+                where=self._places(where),
+                spans=tuple(spans),
+                splits=splits and tuple(splits),
+            )
+        )
+
+    def _wait(self, n: int, time: float) -> None:
+        event = self.events[n]
+        event.waited, event.done = time, None
+
+    def _done(self, n: int, time: float, peer: int | None) -> None:
+        event = self.events[n]
+        event.done = time
+        if peer is not None:
+            event.peer = peer
+
+    def _trap(self, kind: str, message: str, where: list[int], issued_at: list[int]) -> None:
+        places = self._places(where), self._places(issued_at)
+        self.traps.append(Trap(self.rank, kind, message, *places))
+
+    def _end(self, time: float, whole: bool) -> None:
+        self.whole = whole
+
+    def _places(self, numbers: list[int]) -> tuple[Frame, ...]:
+        return tuple(self._frames[number] for number in numbers)
+
+
+def _lines(path: Path) -> Iterator[list]:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return
+    for line in text.split("\n")[:-1]:
+        yield json.loads(line)

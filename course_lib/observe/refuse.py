@@ -1,0 +1,71 @@
+"""Calls that gloo would answer with garbage: refused before they are issued."""
+
+import itertools
+
+import torch
+
+from course_lib.observe.calls import Call
+from course_lib.observe.memory import has_memory
+
+_ELEMENTWISE = {"all_reduce", "reduce"}
+
+
+def reason(call: Call) -> tuple[str, str] | None:
+    """(kind of trap, sentence for the learner) if `call` must not be issued."""
+    for name, tensors in [*call.reads.items(), *call.writes.items()]:
+        for position, tensor in enumerate(tensors):
+            if not _in_order(tensor, call.op):
+                entry = f"{name}[{position}]" if len(tensors) > 1 else name
+                return "non_contiguous", _non_contiguous(call, entry, tensor)
+    for name in call.lists:
+        if pair := _shared(call.writes[name]):
+            return "aliased_list", _aliased(call, name, *pair)
+    return None
+
+
+def _in_order(tensor: torch.Tensor, op: str) -> bool:
+    if tensor.layout is not torch.strided or tensor.is_contiguous():
+        return True
+    # As NCCL does: adding up element by element is right in any order that the ranks agree on.
+    return op in _ELEMENTWISE and any(
+        tensor.dim() == dims and tensor.is_contiguous(memory_format=layout)
+        for dims, layout in ((4, torch.channels_last), (5, torch.channels_last_3d))
+    )
+
+
+def _non_contiguous(call: Call, name: str, tensor: torch.Tensor) -> str:
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    fix = (
+        f"Pass `{name}.contiguous()`."
+        if name in call.reads and name not in call.writes
+        else f"Pass a contiguous copy and copy the result back: `c = {name}.contiguous()`, "
+        f"dist.{call.op} on `c`, `{name}.copy_(c)`."
+    )
+    return (
+        f"dist.{call.op} got a tensor that is not contiguous: argument `{name}` is a view of shape "
+        f"{shape} with strides {strides}, so its values do not lie one after the other in memory. "
+        f"Gloo ignores strides and takes whatever bytes come next, which gives wrong numbers "
+        f"without an error. {fix}"
+    )
+
+
+def _shared(tensors: list[torch.Tensor]) -> tuple[int, int] | None:
+    """Two entries of the list that share memory."""
+    extents = sorted(
+        (tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size(), place)
+        for place, tensor in enumerate(tensors)
+        if has_memory(tensor)
+    )
+    for (_, stop, one), (start, _, other) in itertools.pairwise(extents):
+        if start < stop:
+            return min(one, other), max(one, other)
+    return None
+
+
+def _aliased(call: Call, name: str, one: int, other: int) -> str:
+    return (
+        f"dist.{call.op} got a list whose entries share memory: `{name}[{one}]` and "
+        f"`{name}[{other}]` are the same tensor or overlap, so one rank's values would overwrite "
+        f"another's. `[torch.empty(k)] * n` makes n names for one tensor: write "
+        f"`[torch.empty(k) for _ in range(n)]`."
+    )

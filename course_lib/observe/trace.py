@@ -1,0 +1,117 @@
+"""What all ranks did, read from their journals; kept in a file, or asked questions."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from course_lib.observe.events import CommEvent, Frame, Trap
+from course_lib.observe.journal import RankJournal
+from course_lib.observe.matching import Matching, match
+from course_lib.observe.traffic import Traffic
+
+_FORMAT, _VERSION = "course_lib.observe.Trace", 1
+
+
+@dataclasses.dataclass
+class Trace:
+    """The record of one run.
+
+    events: of rank 0 in order of issue, then of rank 1, and so on.
+    traps: what went silently wrong, by rank.
+    """
+
+    world_size: int
+    events: list[CommEvent] = dataclasses.field(default_factory=list)
+    traps: list[Trap] = dataclasses.field(default_factory=list)
+
+    def of(self, rank: int) -> list[CommEvent]:
+        """The events of one rank, in order of issue."""
+        return [event for event in self.events if event.rank == rank]
+
+    def unfinished(self, rank: int) -> list[CommEvent]:
+        """What the rank has issued and is not known to be complete."""
+        return [event for event in self.of(rank) if event.done is None]
+
+    def waiting(self, rank: int) -> CommEvent | None:
+        """What the rank is waiting in, if that is the last thing it is known to have done.
+
+        An operation of C++ code, whose wait is not seen, counts from its issue.
+        """
+        events = self.of(rank)
+        last = max((e for e in events if e.waited), key=lambda e: e.waited, default=None)
+        if last and last.done is None and not any(_later(e, last.waited) for e in events):
+            return last
+        return next((e for e in events if e.native and e.done is None), None)
+
+    def traffic(self) -> Traffic:
+        """Bytes and messages between the ranks."""
+        return Traffic(self.world_size, self.events)
+
+    def match(self) -> Matching:
+        """Which send belongs to which recv, and where collectives do not line up."""
+        return match(self.events)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the trace to a file that `load` reads."""
+        content = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "world_size": self.world_size,
+            "events": [dataclasses.asdict(event) for event in self.events],
+            "traps": [dataclasses.asdict(trap) for trap in self.traps],
+        }
+        Path(path).write_text(json.dumps(content), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "Trace":
+        """Read what `save` wrote; ValueError for any other file, saying what is wrong with it."""
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError as problem:
+            raise ValueError(f"{path} is not a trace, or was cut short: {problem}") from None
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            raise ValueError(f"{path} is not a trace: it does not say format {_FORMAT!r}")
+        if content.get("version") != _VERSION:
+            raise ValueError(
+                f"{path} is a trace of version {content.get('version')}; "
+                f"this course_lib reads version {_VERSION}"
+            )
+        try:
+            events = [CommEvent(**_tuples(fields)) for fields in content["events"]]
+            traps = [Trap(**_tuples(fields)) for fields in content["traps"]]
+            return cls(content["world_size"], events, traps)
+        except (KeyError, TypeError) as problem:
+            raise ValueError(f"{path} is a damaged trace: {problem}") from None
+
+
+def read_trace(paths: Mapping[int, str | os.PathLike]) -> Trace:
+    """The trace of the ranks whose journals are at `paths`, {rank: path}.
+
+    A journal that is missing or cut short gives what there is: an operation whose end was not
+    written has `done` None.
+    """
+    journals = [RankJournal(path, rank) for rank, path in sorted(paths.items())]
+    world_size = max([0, *(j.world_size for j in journals), *(rank + 1 for rank in paths)])
+    events = [event for journal in journals for event in journal.events]
+    traps = [trap for journal in journals for trap in journal.traps]
+    return Trace(world_size, events, traps)
+
+
+def _later(event: CommEvent, time: float) -> bool:
+    return event.issued > time or (event.done is not None and event.done > time)
+
+
+def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
+    """Lists become tuples again, and frames frames."""
+    changed = {}
+    for name, value in fields.items():
+        if name in ("where", "issued_at"):
+            changed[name] = tuple(Frame(**frame) for frame in value)
+        elif name == "shapes":
+            changed[name] = tuple(map(tuple, value))
+        else:
+            changed[name] = tuple(value) if isinstance(value, list) else value
+    return changed

@@ -1,0 +1,86 @@
+"""The sentences about traps."""
+
+from course_lib.observe.events import CommEvent, Frame
+
+
+def name(event: CommEvent) -> str:
+    """What the learner calls this operation: "isend to rank 1"."""
+    if event.op == "send":
+        return f"isend to rank {event.peer}"
+    if event.op == "recv":
+        return f"irecv from {'any rank' if event.peer is None else f'rank {event.peer}'}"
+    return event.op
+
+
+def place(where: tuple[Frame, ...]) -> str:
+    """ "line 3 of feed", the innermost of the learner's lines."""
+    if not where:
+        return "a line out of sight"
+    inside = "" if where[0].function.startswith("<") else f" of {where[0].function}"
+    return f"line {where[0].line}{inside}"
+
+
+def rewritten(event: CommEvent, where: tuple[Frame, ...]) -> str:
+    if event.op == "send":
+        return (
+            f"{place(where)} writes into a tensor that is still being sent: the {name(event)} "
+            f"from {place(event.where)} was not waited for, so rank {event.peer} may receive the "
+            f"new values in place of the old. Call wait() on that isend first, or send a copy: "
+            f"dist.isend(tensor.clone(), {event.peer})"
+        )
+    return (
+        f"{place(where)} writes into a tensor that the {name(event)} from {place(event.where)} is "
+        f"still working on, as it was not waited for: what is in the tensor afterwards is a matter "
+        f"of luck. Call wait() on it first"
+    )
+
+
+def read_early(event: CommEvent, where: tuple[Frame, ...]) -> str:
+    return (
+        f"{place(where)} reads a tensor before its values have arrived: the {name(event)} from "
+        f"{place(event.where)} was not waited for, so they may be old, new, or some of each. "
+        f"Call wait() on it before the tensor is used"
+    )
+
+
+def never_waited(event: CommEvent) -> str:
+    stale = {
+        "send": "and without its handle gloo drops the message",
+        "recv": "so nothing says that its values have arrived",
+    }.get(event.op, "so nothing says that its result is there")
+    return (
+        f"the {name(event)} from {place(event.where)} was never waited for, {stale}. "
+        f"Keep the handle and wait for it: work = dist.{_function(event)}; work.wait()"
+    )
+
+
+def waited_twice(event: CommEvent, where: tuple[Frame, ...]) -> str:
+    return (
+        f"{place(where)} waits a second time for the {name(event)} from {place(event.where)}: on "
+        f"gloo the second wait() waits for one more message, which nobody sends. Wait once for "
+        f"each handle"
+    )
+
+
+def cut_in_place(event: CommEvent) -> str:
+    return (
+        f"dist.{event.op} in {place(event.where)} changed a tensor inside the graph, and backward "
+        f"then went through it as if nothing had been done: torch.distributed's calls have no "
+        f"gradient, so other ranks' parts of it are missing. Write a torch.autograd.Function whose "
+        f"backward communicates too, or call it on tensor.detach() if no gradient is wanted"
+    )
+
+
+def cut_from(event: CommEvent, where: tuple[Frame, ...]) -> str:
+    return (
+        f"{place(where)} computes with what dist.{event.op} in {place(event.where)} gave, from "
+        f"an input that requires grad: no gradient flows back through torch.distributed's calls. Write a "
+        f"torch.autograd.Function whose backward communicates too, or call it on tensor.detach() "
+        f"if no gradient is wanted"
+    )
+
+
+def _function(event: CommEvent) -> str:
+    if event.op in ("send", "recv"):
+        return f"i{event.op}(...)"
+    return f"{event.op}(..., async_op=True)"
