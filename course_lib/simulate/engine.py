@@ -5,12 +5,13 @@ tasks run in the order given, each as early as it can:
 
     start = max(end of the task before it in the lane, end of the task it needs + lag)
 
-There is no clock that ticks. A lane runs until it needs an end that is not known yet, and sleeps
-until that end is; so the cost is linear in the number of tasks. Tasks are plain numbers and lanes
-are columns, because half a million Python objects would take longer to create than to simulate.
+There is no clock that ticks. A lane is a coroutine: it runs until it needs an end that is not known
+yet, sleeps until that end is, and goes on; so the cost is linear in the number of tasks. Tasks are
+plain numbers and lanes are columns, because half a million Python objects would take longer to
+create than to simulate.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 NOTHING = -1  # the need of a task that waits for its lane alone
@@ -55,32 +56,34 @@ def run(lanes: Sequence[Lane], tasks: int) -> Run:
     """Play all lanes to their ends, or until none can go on; tasks are numbered range(tasks)."""
     starts: list[float | None] = [None] * tasks
     ends: list[float | None] = [*starts, 0]  # the last one is the end of NOTHING
-    free: list[float] = [0] * len(lanes)
-    position = [0] * len(lanes)
-    sleeping: dict[int, list[int]] = {}  # task -> lanes that wait for it
+    sleeping: dict[int, list[int]] = {}  # task -> lanes that wait for its end
     awake = list(range(len(lanes)))
-    while awake:
-        number = awake.pop()
-        lane, now = lanes[number], free[number]
-        names, seconds, needs, lags = lane.tasks, lane.seconds, lane.needs, lane.lags
-        for place in range(position[number], len(names)):
-            ready = ends[needs[place]]
-            if ready is None:
-                sleeping.setdefault(needs[place], []).append(number)
-                position[number] = place
-                break
-            ready += lags[place]
+
+    def play(lane: Lane) -> Iterator[int]:
+        """Give out what the lane must wait for; to be resumed when that has an end."""
+        now: float = 0
+        for task, seconds, need, lag in zip(
+            lane.tasks, lane.seconds, lane.needs, lane.lags, strict=True
+        ):
+            if ends[need] is None:
+                yield need
+            ready = ends[need] + lag
             if ready > now:
                 now = ready
-            task = names[place]
             starts[task] = now
-            now += seconds[place]
+            now += seconds
             ends[task] = now
             if task in sleeping:
-                awake += sleeping.pop(task)
-        free[number] = now
+                awake.extend(sleeping.pop(task))
+
+    playing = [play(lane) for lane in lanes]
+    while awake:
+        number = awake.pop()
+        need = next(playing[number], None)
+        if need is not None:
+            sleeping.setdefault(need, []).append(number)
     stuck = sorted(
-        Stuck(number, lanes[number].tasks[position[number]], need)
+        Stuck(number, next(task for task in lanes[number].tasks if starts[task] is None), need)
         for need, waits in sleeping.items()
         for number in waits
     )

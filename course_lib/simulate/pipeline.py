@@ -8,14 +8,14 @@ whole numbers stay whole, so results with unit costs are exact.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..techniques.schedule_rules import check_complete, check_order, num_microbatches, num_stages
 from ..techniques.schedule_text import BACKWARD_WEIGHT, FORWARD, KINDS, Op
 from .engine import NOTHING, Lane, Run, run
 from .timeline import COMPUTE, Timeline, Track
 
-PerStage = float | Sequence[float]
+PerStage = float | Iterable[float]
 
 
 class Costs:
@@ -95,11 +95,15 @@ def simulate(
     started = bytearray(number.count)
     for row in schedule:
         lane = Lane()
-        add = lane.add
+        tasks, times = lane.tasks.append, lane.seconds.append  # a call of lane.add for each is slow
+        needs, lags = lane.needs.append, lane.lags.append
         for kind, stage, microbatch in row:
             first, seconds, shift, lag = plan[kind][stage]
             task = first + microbatch
-            add(task, seconds, task + shift if shift else NOTHING, lag)
+            tasks(task)
+            times(seconds)
+            needs(task + shift if shift else NOTHING)
+            lags(lag)
             started[task] = 1
             if kind != FORWARD and not started[task - number.block]:
                 check_order(schedule)  # raises: B before its own F, or W before its own I
@@ -116,8 +120,8 @@ def timeline_of(schedule: Sequence[Sequence[Op]], lanes: Sequence[Lane], result:
         Track(
             rank,
             COMPUTE,
-            [result.starts[task] for task in lane.tasks],
-            [result.ends[task] for task in lane.tasks],
+            list(map(result.starts.__getitem__, lane.tasks)),
+            list(map(result.ends.__getitem__, lane.tasks)),
             row,
         )
         for rank, (row, lane) in enumerate(zip(schedule, lanes, strict=True))
@@ -144,7 +148,7 @@ def _plan(
 
 def _per_stage(name: str, value: PerStage, stages: int) -> list[float]:
     """One cost for each stage, all of them times."""
-    costs = list(value) if isinstance(value, Sequence) else [value] * stages
+    costs = list(value) if isinstance(value, Iterable) else [value] * stages
     if len(costs) != stages:
         raise ValueError(f"{name} has {len(costs)} costs for {stages} stages")
     for stage, cost in enumerate(costs):

@@ -150,7 +150,7 @@ class Timeline:
 
         A cell shows what runs in the middle of its unit: its name where it begins, `--` where it
         goes on, `.` for idle. Left out, `unit` is the longest that fits all spans exactly, where
-        times are whole numbers, else the shortest span.
+        times are whole numbers, else the shortest span, in at most 100 columns.
         """
         if unit is None:
             unit = self._unit()
@@ -181,7 +181,7 @@ class Timeline:
         times = [time for span in spans for time in (span.start, span.end)]
         if all(float(time).is_integer() for time in times):
             return math.gcd(*map(int, times)) or 1
-        return min(span.end - span.start for span in spans)
+        return max(min(span.end - span.start for span in spans), self.makespan / 100)
 
     def _compute(self, rank: int) -> Iterator[Track]:
         return (t for t in self.tracks if t.rank == rank and t.name == COMPUTE)

@@ -57,17 +57,15 @@ def check_complete(
     Returns the rank of each stage.
     """
     home = _check_places(schedule)
-    found: dict[tuple[str, int], list[int]] = {
-        (kind, stage): [] for kind in KINDS for stage in home
-    }
+    found: dict[str, list[list[int]]] = {kind: [[] for _ in home] for kind in KINDS}
     for row in schedule:
         for kind, stage, microbatch in row:
-            found[kind, stage].append(microbatch)
+            found[kind][stage].append(microbatch)
     if microbatches is None:
         microbatches = num_microbatches(schedule)
     for stage, rank in sorted(home.items()):
         for kinds in ((FORWARD,), (BACKWARD, BACKWARD_INPUT), (BACKWARD, BACKWARD_WEIGHT)):
-            done = [microbatch for kind in kinds for microbatch in found[kind, stage]]
+            done = [microbatch for kind in kinds for microbatch in found[kind][stage]]
             if sorted(done) != list(range(microbatches)):
                 raise _explain(schedule, rank, stage, kinds, microbatches)
     return home
@@ -118,21 +116,32 @@ def _check_places(schedule: Sequence[Sequence[Op]]) -> dict[int, int]:
     for rank, row in enumerate(schedule):
         if not row:
             raise ValueError(f"rank {rank} of {len(schedule)} has nothing to do\n{_grid(schedule)}")
-        for place, (kind, stage, microbatch) in enumerate(row):
-            if kind not in KINDS:
-                problem = f"kind {kind!r} is none of {', '.join(KINDS)}"
-                raise _wrong(schedule, rank, place, problem)
-            if stage < 0 or microbatch < 0:
-                problem = f"stage {stage} and microbatch {microbatch} must count from 0"
-                raise _wrong(schedule, rank, place, problem)
+        for kind in {op.kind for op in row}.difference(KINDS):
+            problem = f"kind {kind!r} is none of {', '.join(KINDS)}"
+            raise _wrong(schedule, rank, _find(row, kind=kind), problem)
+        first = min(op.microbatch for op in row)
+        if first < 0:
+            problem = f"microbatch {first} must count from 0"
+            raise _wrong(schedule, rank, _find(row, microbatch=first), problem)
+        for stage in {op.stage for op in row}:
+            if stage < 0:
+                problem = f"stage {stage} must count from 0"
+                raise _wrong(schedule, rank, _find(row, stage=stage), problem)
             if home.setdefault(stage, rank) != rank:
-                raise _wrong(schedule, rank, place, f"stage {stage} is on rank {home[stage]} too")
+                problem = f"stage {stage} is on rank {home[stage]} too"
+                raise _wrong(schedule, rank, _find(row, stage=stage), problem)
     for stage in range(num_stages(schedule)):
         if stage not in home:
             raise ValueError(
                 f"no rank holds stage {stage} of {num_stages(schedule)}\n{_grid(schedule)}"
             )
     return home
+
+
+def _find(row: Sequence[Op], **field: object) -> int:
+    """The first place in a row where an operation has this kind, stage or microbatch."""
+    ((name, value),) = field.items()
+    return next(place for place, op in enumerate(row) if getattr(op, name) == value)
 
 
 def _explain(

@@ -176,6 +176,11 @@ def test_every_end_is_what_a_plain_reference_says(schedule):
     assert ends == reference_ends(schedule, seconds, 2)
 
 
+def test_costs_by_stage_may_be_any_iterable():
+    ours = simulate(one_f_one_b(3, 4), forward=(s + 1 for s in range(3)))
+    assert ours.spans == simulate(one_f_one_b(3, 4), forward=[1, 2, 3]).spans
+
+
 def test_one_slow_stage_sets_the_pace():
     m = 10
     t = simulate(one_f_one_b(4, m), forward=[1, 1, 3, 1], backward=[2, 2, 6, 2])

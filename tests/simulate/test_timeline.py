@@ -67,6 +67,12 @@ def test_text_does_not_depend_on_the_unit_of_the_costs(scale):
     assert scaled.text() == simulate(one_f_one_b(3, 4)).text()
 
 
+def test_text_of_measured_times_stays_readable():
+    t = Timeline(1, [Track(0, COMPUTE, [0, 0.5], [1e-6, 1.0], ["tick", "step"])])
+    (row,) = t.text().splitlines()
+    assert row.count("--") + row.count("step") == 50
+
+
 def test_text_can_be_coarser():
     assert simulate(gpipe(1, 2)).text(unit=3) == "rank 0 | F1 B1"
     with pytest.raises(ValueError, match="unit = 0"):
