@@ -227,27 +227,32 @@ run_ranks(once_round, 4, receive_from_the_right)
 # Compare the two reports. The first names `send`, the second `recv`. In both, the numbers tell the
 # rest: rank 0 waits for rank 1, but rank 1 sends to rank 2.
 #
-# The third: nobody waits for the `isend`, and the buffer is used again at once. The barrier only
-# makes the receiver come late, so that what happens is the same every time.
+# The third: it does wait, but it uses the buffer again before that. (The barrier only makes the
+# receiver come late, so that what happens is the same every time.)
 
 
 # %%
-def forget_to_wait(x):
+def reuse_before_wait(x):
     n, rank = dist.get_world_size(), dist.get_rank()
     arriving = torch.empty_like(x)
-    dist.isend(x, dst=(rank + 1) % n)
+    sending = dist.isend(x, dst=(rank + 1) % n)
     x.zero_()  # the buffer seems free for something else
     dist.barrier()
     dist.recv(arriving, src=(rank - 1) % n)
+    sending.wait()
     return arriving
 
 
-run_ranks(once_round, 4, forget_to_wait)
+run_ranks(once_round, 4, reuse_before_wait)
 
 # %% [markdown]
 # This is the worst of the three: no error, wrong numbers. `isend` only *begins*. It reads the
-# tensor some time before `wait()` returns, and here it read it after `zero_()`. The notes under the
-# result come from the recorder that watches every run; on a cluster nobody would tell you.
+# tensor at some time before `wait()` returns, and here it read it after `zero_()`. The note comes
+# from the recorder that watches every run; on a cluster nobody would tell you.
+#
+# And if you forget `wait()` altogether? Take `sending =` and the line with `wait` out of
+# `pass_right` and run it a few times. gloo drops a message that nobody holds a handle for, unless
+# the receiver was there already: it works, or it hangs, depending on who is faster.
 #
 # ### The chunks on their way
 #
@@ -595,20 +600,20 @@ ALGORITHMS = {
 }
 
 
-def all_reduce_times(ranks=32, latency_µs=50, gigabits=25):
+def all_reduce_times(ranks=32, latency_us=50, gigabits=25):
     def time_by(cost):
-        return lambda size: cost(ranks, size, latency_µs * 1e-6, 8e-9 / gigabits)
+        return lambda size: cost(ranks, size, latency_us * 1e-6, 8e-9 / gigabits)
 
     return cost_curves(
         {name: time_by(cost) for name, cost in ALGORITHMS.items()},
-        title=f"All-reduce on {ranks} ranks, {latency_µs} µs, {gigabits} Gbit/s",
+        title=f"All-reduce on {ranks} ranks, {latency_us} µs, {gigabits} Gbit/s",
     )
 
 
 explore(
     all_reduce_times,
     ranks=[2, 3, 4, 8, 16, 32, 33, 64, 512],
-    latency_µs=[1, 5, 20, 50, 200],
+    latency_us=[1, 5, 20, 50, 200],
     gigabits=[1, 10, 25, 100, 400],
 )
 
@@ -617,12 +622,12 @@ explore(
 # happens to halving-doubling from 32 ranks to 33, which is not a power of two?
 #
 # By this formula halving-doubling never loses at a power of two. Then why does anyone use a ring?
-# Because the formula has one $\beta$ for all pairs. A ring talks to neighbours alone, so $n$
-# messages fit on any network without meeting. Halving-doubling sends its *largest* messages to
-# the partner that is farthest away, all of them at the same time, over the links that a cluster
-# has fewest of. Patarasuk & Yuan make exactly this point against "butterfly" algorithms. Real
-# libraries carry several algorithms and choose by size, ranks and topology; NCCL has rings and
-# trees.
+# Because the formula has one $\beta$ for all pairs of ranks. In a ring, neighbours talk, and the
+# middle of the network is crossed by one message each way. In halving-doubling all $n$ ranks
+# reach across the middle in the same step, with half of the tensor each. (Beginning with the near
+# partners makes those messages small, but there are still $n$ of them.) Patarasuk & Yuan make
+# this point against "butterfly" algorithms. Libraries carry several algorithms and choose by
+# size, ranks and topology; NCCL has rings and trees.
 
 # %% [markdown]
 # ## 6. Many small tensors: fusion
