@@ -1,0 +1,238 @@
+"""Running a pipeline schedule, whichever, on real ranks.
+
+    schedule = one_f_one_b(4, 8)                      a table; see schedules.py
+    parts = cut(layers, split_by_cost(costs, 4))      the model; see stages.py
+    pipeline = Pipeline({rank: parts[rank]}, schedule, loss)
+    loss = pipeline.train_step(inputs, targets)       gradients are in .grad
+
+There is one loop: take the next operation of this rank's row, wait for what it needs, run it, send
+on what comes out. Each operation runs under a span of its name ("F0.3"), so PyTorch's profiler and
+this course show what ran by the names in the table.
+
+The batch is cut into m microbatches, whose losses are means over equally many samples. Each loss is
+divided by m before its backward pass, so the gradients add up to those of the whole batch.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.profiler import record_function
+
+from .pipeline_messages import Mailbox, open_groups, plan
+from .pipeline_replicas import average_gradients, start_equal
+from .pipeline_stage import Stage
+from .schedule_rules import num_microbatches, num_stages, validate
+from .schedule_text import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD, Op, Schedule
+from .tied_weights import TiedWeight
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class StageError(RuntimeError):
+    """A stage raised; the message says which, and on which microbatch."""
+
+
+def stages_of(schedule: Schedule, rank: int) -> list[int]:
+    """The stages that a rank holds, first to last."""
+    return sorted({op.stage for op in schedule[rank]})
+
+
+class Pipeline:
+    """One rank's part of a pipeline.
+
+    modules: stage -> module, for the stages that `schedule` gives to this rank. A module takes one
+        tensor and returns one.
+    loss: (output, target) -> mean over the samples; runs on the last stage.
+    group: the ranks of the pipeline (None: all), one for each row of the schedule.
+    data_group: ranks with the same stages in other pipelines. They start with the parameters of
+        its first rank, and gradients are averaged over them.
+    tied: weights that several stages share, as {stage: name of the parameter in its module}.
+    recompute: stages that keep only their inputs between forward and backward (True: all).
+
+    Every rank of the group makes it with the same arguments, `modules` aside. Raises `ValueError`
+    before any message is sent if these do not fit together or the schedule cannot run.
+    """
+
+    def __init__(
+        self,
+        modules: Mapping[int, nn.Module],
+        schedule: Schedule,
+        loss: Loss,
+        *,
+        group: dist.ProcessGroup | None = None,
+        data_group: dist.ProcessGroup | None = None,
+        tied: Sequence[Mapping[int, str]] = (),
+        recompute: bool | Collection[int] = False,
+    ) -> None:
+        validate(schedule)
+        self.schedule, self.data_group = schedule, data_group
+        self.rank = dist.get_rank(group)
+        self.microbatches, self.last = num_microbatches(schedule), num_stages(schedule) - 1
+        self._check_places(modules, dist.get_world_size(group))
+        self.stages = {
+            stage: self._make_stage(stage, modules[stage], loss, recompute)
+            for stage in stages_of(schedule, self.rank)
+        }
+        messages = plan(schedule)
+        groups = open_groups(messages, group)
+        device = _device_of(self.parameters())
+        self._training = Mailbox(messages, self.rank, groups, device)
+        forwards = [message for message in messages if message.result.kind == FORWARD]
+        self._evaluating = Mailbox(forwards, self.rank, groups, device)
+        self._handed_over: dict[Op, torch.Tensor | None] = {}  # between stages of this rank
+        self._losses: list[torch.Tensor] = []
+        if data_group is not None:
+            start_equal([stage.module for stage in self.stages.values()], data_group)
+        self._tied = self._tie(tied, dist.get_process_group_ranks(group or dist.group.WORLD))
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Parameters of this rank's stages, each once."""
+        modules = (stage.module for stage in self.stages.values())
+        return list(dict.fromkeys(p for module in modules for p in module.parameters()))
+
+    def train_step(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor | None:
+        """All passes of one batch; adds its gradients to `.grad`, as `backward` does.
+
+        inputs, targets: (B, ...), on every rank. Only the rank of the first stage reads the inputs
+        and that of the last the targets; a tensor of the right shape on device "meta" is enough for
+        the others. Returns the mean loss on the rank of the last stage, None elsewhere.
+        """
+        loss = self._run(self._training, self.schedule[self.rank], inputs, targets)
+        for weight in self._tied:
+            weight.sum_gradients()
+        if self.data_group is not None:
+            average_gradients(self.parameters(), self.data_group)
+        return loss
+
+    def evaluate(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor | None:
+        """The mean loss in evaluation mode, as `train_step` returns it; nothing is kept."""
+        row = [op for op in self.schedule[self.rank] if op.kind == FORWARD]
+        modules = [stage.module for stage in self.stages.values()]
+        before = [module.training for module in modules]
+        for module in modules:
+            module.eval()
+        try:
+            return self._run(self._evaluating, row, inputs, targets)
+        finally:
+            for module, training in zip(modules, before, strict=True):
+                module.train(training)
+
+    # --------------------------------------------------------------------------------------------
+    # The loop
+    # --------------------------------------------------------------------------------------------
+
+    def _run(
+        self, mailbox: Mailbox, row: Sequence[Op], inputs: torch.Tensor, targets: torch.Tensor
+    ) -> torch.Tensor | None:
+        xs, ys = self._cut_batch(inputs), self._cut_batch(targets)
+        self._losses.clear()
+        mailbox.begin((inputs.shape, inputs.dtype))
+        for op in row:
+            arrived = self._await(mailbox, op, xs)
+            with record_function(str(op)):
+                try:
+                    result = self._compute(mailbox, op, arrived, ys[op.microbatch])
+                except Exception as error:
+                    raise _told(op, error) from error
+            self._pass_on(mailbox, op, result)
+        mailbox.finish()
+        return torch.stack(self._losses).mean() if self._losses else None
+
+    def _await(self, mailbox: Mailbox, op: Op, xs: Sequence[torch.Tensor]) -> torch.Tensor | None:
+        """The activation or gradient that `op` starts from."""
+        kind, stage, microbatch = op
+        if kind == BACKWARD_WEIGHT or (kind != FORWARD and stage == self.last):
+            return None
+        if kind == FORWARD and stage == 0:
+            return xs[microbatch]
+        before = Op(FORWARD, stage - 1, microbatch)
+        needed = before if kind == FORWARD else Op(BACKWARD, stage + 1, microbatch)
+        if mailbox.receives(needed):
+            return mailbox.receive(needed)
+        return self._handed_over.pop(needed)
+
+    def _compute(
+        self, mailbox: Mailbox, op: Op, arrived: torch.Tensor | None, target: torch.Tensor
+    ) -> torch.Tensor | None:
+        kind, stage, microbatch = op
+        at = self.stages[stage]
+        if kind == FORWARD and mailbox is self._evaluating:
+            return at.evaluate(arrived, target)
+        if kind == FORWARD:
+            return at.forward(microbatch, arrived, target)
+        if kind == BACKWARD:
+            return at.backward(microbatch, arrived)
+        if kind == BACKWARD_INPUT:
+            return at.backward_input(microbatch, arrived)
+        return at.backward_weight(microbatch)
+
+    def _pass_on(self, mailbox: Mailbox, op: Op, result: torch.Tensor | None) -> None:
+        """To the stage that needs it: on another rank, or on this one."""
+        kind, stage, microbatch = op
+        if kind == FORWARD and stage == self.last:
+            self._losses.append(result.detach())
+        elif kind == FORWARD and stage + 1 in self.stages:
+            self._handed_over[op] = result
+        elif kind in (BACKWARD, BACKWARD_INPUT) and stage - 1 in self.stages:
+            self._handed_over[Op(BACKWARD, stage, microbatch)] = result
+        elif kind != BACKWARD_WEIGHT:
+            mailbox.send(op if kind == FORWARD else Op(BACKWARD, stage, microbatch), result)
+
+    def _cut_batch(self, batch: torch.Tensor) -> Sequence[torch.Tensor]:
+        if len(batch) % self.microbatches or not len(batch):
+            raise ValueError(
+                f"a batch of {len(batch)} samples does not divide into {self.microbatches} "
+                "microbatches of equal size"
+            )
+        return batch.detach().chunk(self.microbatches)
+
+    # --------------------------------------------------------------------------------------------
+    # Setting up
+    # --------------------------------------------------------------------------------------------
+
+    def _check_places(self, modules: Mapping[int, nn.Module], world_size: int) -> None:
+        if len(self.schedule) != world_size:
+            raise ValueError(
+                f"the schedule is for {len(self.schedule)} ranks, and the group has {world_size}"
+            )
+        asked = stages_of(self.schedule, self.rank)
+        if sorted(modules) != asked:
+            raise ValueError(
+                f"rank {self.rank} runs the stages {asked} of this schedule, and has modules for "
+                f"{sorted(modules)}"
+            )
+
+    def _make_stage(
+        self, stage: int, module: nn.Module, loss: Loss, recompute: bool | Collection[int]
+    ) -> Stage:
+        again = recompute if isinstance(recompute, bool) else stage in recompute
+        return Stage(module, loss if stage == self.last else None, self.microbatches, again)
+
+    def _tie(self, tied: Sequence[Mapping[int, str]], ranks: list[int]) -> list[TiedWeight]:
+        home = {op.stage: ranks[rank] for rank, row in enumerate(self.schedule) for op in row}
+        weights = []
+        for names in tied:
+            own = {
+                stage: self.stages[stage].module.get_parameter(name)
+                for stage, name in names.items()
+                if stage in self.stages
+            }
+            if own:
+                weights.append(TiedWeight(own, [home[stage] for stage in sorted(names)]))
+        return weights
+
+
+def _told(op: Op, error: Exception) -> StageError:
+    """The error of a stage, with its place in the schedule and the lines it came from."""
+    passes: dict[Any, str] = {FORWARD: "forward", BACKWARD: "backward"}
+    passes |= {BACKWARD_INPUT: "input-gradient", BACKWARD_WEIGHT: "weight-gradient"}
+    what = f"stage {op.stage} raised in the {passes[op.kind]} pass of microbatch {op.microbatch}"
+    told = StageError(f"{what} ({op}): {type(error).__name__}: {error}")
+    return told.with_traceback(error.__traceback__)
+
+
+def _device_of(parameters: Sequence[nn.Parameter]) -> torch.device:
+    return parameters[0].device if parameters else torch.device("cpu")

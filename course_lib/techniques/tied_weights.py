@@ -1,0 +1,45 @@
+"""One weight on several stages, such as an embedding that is also the output layer.
+
+Each stage has a copy. If the copies start equal and receive the same gradient, the sum of what all
+of them computed, then the same optimizer keeps them equal for ever. Megatron-LM does so with an
+all-reduce between the first and the last stage (Shoeybi et al. 2019; Narayanan et al., SC 2021).
+"""
+
+from collections.abc import Mapping
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+class TiedWeight:
+    """The copies of one weight that this rank holds, and the group of ranks that hold others.
+
+    own: stage -> parameter on this rank (the same object twice counts once).
+    holders: ranks of the default group that hold a copy, first stage first. All of them create
+        this object, at the same point of their programs.
+    """
+
+    def __init__(self, own: Mapping[int, nn.Parameter], holders: list[int]) -> None:
+        self.copies = list(dict.fromkeys(own[stage] for stage in sorted(own)))
+        holders = list(dict.fromkeys(holders))
+        self.group = None
+        if len(holders) > 1:
+            self.group = dist.new_group(holders, use_local_synchronization=True)
+            dist.broadcast(self.copies[0].detach(), holders[0], self.group)
+        with torch.no_grad():
+            for copy in self.copies[1:]:
+                copy.copy_(self.copies[0])
+
+    def sum_gradients(self) -> None:
+        """Give every copy the gradient of the weight: the sum over all its copies."""
+        if not self.copies[0].requires_grad:
+            return
+        total = torch.zeros_like(self.copies[0])
+        for copy in self.copies:
+            if copy.grad is not None:
+                total += copy.grad
+        if self.group is not None:
+            dist.all_reduce(total, group=self.group)
+        for copy in self.copies:
+            copy.grad = total.clone()
