@@ -1,11 +1,11 @@
 """What each rank did, step by step, as a recording tells it: compute, issue, wait."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from ..techniques.schedule_text import parse_op
-from .matching import Event, describe
 from .timeline import COMPUTE
+from .transfers import Event, Recording, describe
 
 
 class Computed(Protocol):
@@ -19,13 +19,6 @@ class Computed(Protocol):
     name: str
     start: float
     seconds: float
-
-
-class Recording(Protocol):
-    """What is read of a trace (`observe.Trace` has it)."""
-
-    world_size: int
-    events: Sequence[Event]
 
 
 class Point(NamedTuple):

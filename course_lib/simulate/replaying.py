@@ -20,9 +20,9 @@ from typing import Any
 from .cluster import Cluster
 from .collectives import collective_seconds
 from .engine import NOTHING, Lane, Run, Stuck, run
-from .matching import Transfer, describe, match
-from .programs import Computed, Point, Recording, read_programs
+from .programs import Computed, Point, read_programs
 from .timeline import COMMUNICATION, COMPUTE, Timeline, Track
+from .transfers import Recording, Transfer, describe, transfers_of
 
 _Numbers = dict[Hashable, int]  # task numbers, given out as they are asked for
 
@@ -47,7 +47,7 @@ def replay(
     cluster.require(trace.world_size)
     if not speed > 0:
         raise ValueError(f"speed = {speed} must be more than 0")
-    transfers = match(trace.events, trace.world_size)
+    transfers = transfers_of(trace)
     programs = read_programs(trace, compute)
     number: _Numbers = defaultdict(itertools.count().__next__)
     main = _main_lanes(programs, transfers, speed, number)

@@ -1,10 +1,10 @@
 """A recorded run plays again as it must: by hand-made recordings whose replay can be counted."""
 
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
 
+from course_lib.observe import CommEvent, Trace
 from course_lib.simulate.cluster import Cluster, dgx_a100
 from course_lib.simulate.hardware import A100_80GB, Link
 from course_lib.simulate.pipeline import simulate
@@ -16,35 +16,26 @@ from course_lib.techniques.schedules import gpipe, needs, num_stages, one_f_one_
 PLAIN = Cluster("plain", A100_80GB, 4, Link("in", 0, 1.0), Link("out", 0, 0.1), nodes=2)
 
 
-@dataclass
-class Event:
-    rank: int
-    n: int
-    op: str
-    issued: float
-    done: float | None = None
-    waited: float | None = None
-    peer: int | None = None
-    ranks: tuple[int, ...] = (0, 1)
-    tag: int = 0
-    nbytes: int = 1
-    group: str = "0"
+class Recording(Trace):
+    """A trace written by hand: calls that come back at `done` block, unless `waited` says not."""
 
-    def __post_init__(self):
-        if self.done is not None and self.waited is None:
-            self.waited = self.issued  # a blocking call
-
-
-@dataclass
-class Recording:
-    """Writes events as a program would make them: `blocking` calls come back at `done`."""
-
-    world_size: int
-    events: list[Event] = field(default_factory=list)
-
-    def add(self, rank, op, issued, done=None, **more):
-        n = sum(event.rank == rank for event in self.events)
-        self.events.append(Event(rank, n, op, issued, done, **more))
+    def add(self, rank, op, issued, done=None, waited=None, **more):
+        fields = {"group": "0", "ranks": (0, 1), "peer": None, "tag": 0, "nbytes": 1, **more}
+        event = CommEvent(
+            rank=rank,
+            n=len(self.of(rank)),
+            op=op,
+            shapes=((),),
+            dtype="float32",
+            reduce_op="sum" if op == "all_reduce" else None,
+            blocking=waited is None,
+            native=False,
+            issued=issued,
+            waited=issued if waited is None and done is not None else waited,
+            done=done,
+            **fields,
+        )
+        self.events.append(event)
         return self
 
 
@@ -178,6 +169,13 @@ def test_shards_are_added_up_to_the_whole_tensor():
     for op in ("all_gather", "reduce_scatter"):
         recording = everyone(op, range(4), [0] * 4, 9, nbytes=2)
         assert replay(recording, PLAIN, compute=[]).makespan == 3 / 4 * 8
+
+
+def test_unequal_shards_are_added_up_too():
+    recording = Recording(2)
+    for rank in range(2):
+        recording.add(rank, "all_gather", 0, 9, nbytes=(6, 2)[rank], splits=(6, 2))
+    assert replay(recording, PLAIN, compute=[]).makespan == 8 / 2
 
 
 def test_a_shared_wire_carries_what_all_ranks_send():
@@ -314,14 +312,17 @@ def pair(**receive):
         (pair(tag=7), r"from rank 0 \(tag 7\) has no send"),
         (pair(peer=1), r"from rank 1 \(tag 0\) has no send"),
         (Recording(2).add(0, "recv", 0, 1), "from any rank .* has no send"),
-        (Recording(2).add(0, "barrier", 0, 1), r"ranks \(0, 1\): rank 1 is missing"),
         (
-            Recording(2).add(0, "barrier", 0, 1).add(1, "all_reduce", 0, 1),
-            "rank 0, event 0: barrier .* meets rank 1, event 0: all_reduce",
+            Recording(2).add(0, "barrier", 0, 1),
+            r"collective 0 of the group of ranks \(0, 1\) is missing on rank 1: rank 0, event 0",
         ),
         (
-            Recording(3).add(2, "barrier", 0, 1),
-            r"rank 2, event 0: barrier .* is not in its own group of ranks \(0, 1\)",
+            Recording(2).add(0, "barrier", 0, 1).add(1, "all_reduce", 0, 1),
+            "differs in its operation: rank 0, event 0: barrier .* rank 1, event 0: all_reduce",
+        ),
+        (
+            Recording(2).add(0, "all_reduce", 2, 3, nbytes=8).add(1, "all_reduce", 2, 3, nbytes=4),
+            "collective 0 .* differs in its size: rank 0, event 0: all_reduce of 8 bytes",
         ),
         (Recording(2).add(3, "barrier", 0, 1), "rank 3, event 0: .* in a world of 2 ranks"),
         (
