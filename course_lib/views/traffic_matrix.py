@@ -1,0 +1,77 @@
+"""Who sends to whom: one row for each sender, one column for each receiver, runs side by side."""
+
+from collections.abc import Mapping
+
+from matplotlib.figure import Figure
+
+from course_lib.observe import Trace
+from course_lib.views.view import View
+
+LARGEST = 8  # ranks; with more the numbers no longer fit their squares
+
+
+def traffic_matrix(runs: Trace | Mapping[str, Trace]) -> View:
+    """Bytes from every rank to every other, of one run or of several by name.
+
+    The shades of all panels share one scale, so that dark means the same in each. The numbers stand
+    in the squares too: nothing hangs on the colour.
+    """
+    named = {"": runs} if isinstance(runs, Trace) else dict(runs)
+    if not named:
+        raise ValueError("there is no run to show")
+    matrices = {name: trace.traffic().matrix for name, trace in named.items()}
+    for matrix in matrices.values():
+        if not 1 <= len(matrix) <= LARGEST:
+            raise ValueError(f"the picture holds 1 to {LARGEST} ranks, not {len(matrix)}")
+    return View(_draw(matrices), "\n\n".join(_text(*item) for item in matrices.items()))
+
+
+def _text(name: str, matrix: list[list[int]]) -> str:
+    ranks = [f"rank {rank}" for rank in range(len(matrix))]
+    rows = [["bytes from", *(f"to {rank}" for rank in ranks), "sent"]]
+    for rank, row in zip(ranks, matrix, strict=True):
+        rows.append([rank, *(f"{n:,}" if n else "." for n in row), f"{sum(row):,}"])
+    columns = zip(*matrix, strict=True)
+    rows.append(["received", *(f"{sum(column):,}" for column in columns), ""])
+    width = max(len(cell) for row in rows[1:] for cell in row[1:])
+    width = max(width, len("to rank 0"))
+    lines = [f"{row[0]:<10}" + "".join(f"  {cell:>{width}}" for cell in row[1:]) for row in rows]
+    return "\n".join(line.rstrip() for line in ([f"{name}:"] if name else []) + lines)
+
+
+def _draw(matrices: Mapping[str, list[list[int]]]) -> Figure:
+    most = max(max(map(max, matrix)) for matrix in matrices.values()) or 1
+    side = 0.5 * max(3, *map(len, matrices.values())) + 0.9
+    figure = Figure(figsize=(side * len(matrices) + 0.2, side))
+    panels = figure.subplots(1, len(matrices), squeeze=False)[0]
+    figure.subplots_adjust(left=0.75 / figure.get_figwidth(), right=0.99, bottom=0.03, top=0.8)
+    for ax, (name, matrix) in zip(panels, matrices.items(), strict=True):
+        ranks = range(len(matrix))
+        ax.imshow(matrix, cmap="Blues", vmin=0, vmax=1.25 * most)
+        for source in ranks:
+            for target in ranks:
+                if count := matrix[source][target]:
+                    shade = "white" if count > 0.7 * most else "black"
+                    ax.text(target, source, _short(count), color=shade, fontsize=8, **_CENTER)
+        ax.set_xticks(ranks, [f"to {rank}" for rank in ranks], fontsize=8)
+        ax.set_yticks(ranks, [f"rank {rank}" for rank in ranks], fontsize=8)
+        ax.xaxis.tick_top()
+        ax.tick_params(length=0)
+        ax.spines[:].set_visible(False)
+        ax.set_xticks([rank + 0.5 for rank in ranks[:-1]], minor=True)
+        ax.set_yticks([rank + 0.5 for rank in ranks[:-1]], minor=True)
+        ax.grid(which="minor", color="#999999", linewidth=0.5)
+        ax.tick_params(which="minor", length=0)
+        ax.set_title(name, fontsize=9, weight="bold")
+    return figure
+
+
+def _short(count: int) -> str:
+    """Bytes in at most five characters: 12, 4000, 12.5k, 3.2M."""
+    if count < 10_000:
+        return str(count)
+    thousands = min(4, (len(str(count)) - 1) // 3)
+    return f"{count / 1000**thousands:.3g}{' kMGT'[thousands]}"
+
+
+_CENTER = {"ha": "center", "va": "center"}
