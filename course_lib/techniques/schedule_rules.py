@@ -76,7 +76,7 @@ def check_order(schedule: Sequence[Sequence[Op]]) -> None:
     stages = num_stages(schedule)
     finished: set[Op] = set()
     position = [0] * len(schedule)
-    sleeping: dict[Op, int] = {}  # result -> the rank that waits for it
+    sleeping: dict[Op, list[int]] = {}  # result -> the ranks that wait for it
     awake = list(range(len(schedule)))
     while awake:
         rank = awake.pop()
@@ -85,14 +85,14 @@ def check_order(schedule: Sequence[Sequence[Op]]) -> None:
             op = row[position[rank]]
             missing = next((need for need in needs(op, stages) if need not in finished), None)
             if missing is not None:
-                sleeping[missing] = rank
+                sleeping.setdefault(missing, []).append(rank)
                 break
             position[rank] += 1
             result = result_of(op)
             finished.add(result)
             if result in sleeping:
-                awake.append(sleeping.pop(result))
-    waits = {rank: result for result, rank in sleeping.items()}
+                awake += sleeping.pop(result)
+    waits = {rank: result for result, ranks in sleeping.items() for rank in ranks}
     for rank, result in sorted(waits.items()):
         row = schedule[rank]
         later = [n for n, op in enumerate(row) if result_of(op) == result]
@@ -109,13 +109,19 @@ def check_order(schedule: Sequence[Sequence[Op]]) -> None:
 
 
 def _check_places(schedule: Sequence[Sequence[Op]]) -> dict[int, int]:
-    """Known kinds, numbers from 0, work for every rank, each stage on one rank: stage -> rank."""
+    """Known kinds, numbers from 0, work for every rank, a rank for every stage: which one."""
     if not schedule:
         raise ValueError("the schedule has no ranks")
     home: dict[int, int] = {}
     for rank, row in enumerate(schedule):
         if not row:
             raise ValueError(f"rank {rank} of {len(schedule)} has nothing to do\n{_grid(schedule)}")
+        if set(map(type, row)) != {Op}:
+            place, entry = next((n, op) for n, op in enumerate(row) if type(op) is not Op)
+            raise ValueError(
+                f"rank {rank}, position {place} holds {entry!r}, where an Op such as"
+                " Op('F', 0, 3) belongs"
+            )
         for kind in {op.kind for op in row}.difference(KINDS):
             problem = f"kind {kind!r} is none of {', '.join(KINDS)}"
             raise _wrong(schedule, rank, _find(row, kind=kind), problem)

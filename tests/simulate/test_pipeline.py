@@ -1,5 +1,6 @@
 """Simulated schedules have the bubbles, memory and makespans that their papers publish."""
 
+import random
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from course_lib.techniques.schedules import (
     one_f_one_b,
     parse_schedule,
     result_of,
+    validate,
     zb_h1,
 )
 
@@ -290,6 +292,34 @@ def test_costs_that_are_no_times_are_refused(run, costs, said):
 def test_schedules_that_cannot_run_are_refused_and_shown(run, text, said):
     with pytest.raises(ValueError, match=said):
         run(parse_schedule(text))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_simulating_finds_wrong_exactly_what_validating_does(seed):
+    # Swap, drop, double or change an operation: both must agree whether the rest can still run
+    dice = random.Random(seed)
+    make = dice.choice([gpipe, one_f_one_b, zb_h1])
+    rows = [list(row) for row in make(dice.randint(1, 4), dice.randint(1, 4))]
+    row = dice.choice(rows)
+    a, b = dice.randrange(len(row)), dice.randrange(len(row))
+    change = dice.choice(["swap", "drop", "double", "kind"])
+    if change == "swap":
+        row[a], row[b] = row[b], row[a]
+    elif change == "drop":
+        del row[a]
+    elif change == "double":
+        row.insert(b, row[a])
+    else:
+        row[a] = row[a]._replace(kind=dice.choice("FBIW"))
+    messages = []
+    for judge in (validate, simulate, lambda table: simulate(table, 0, 0)):
+        try:
+            judge(rows)
+            messages.append(None)
+        except ValueError as error:
+            messages.append(str(error))
+    assert messages[0] == messages[1] == messages[2]
+    assert messages[0] or change in ("swap", "kind")
 
 
 def test_a_zero_cost_does_not_hide_a_wrong_order():

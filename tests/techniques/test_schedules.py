@@ -173,6 +173,9 @@ WRONG = {
     "F0 I0 W0\nF0 I0": "stage 1 never runs B or W of microbatch 0",
     "F0 I0 B0 W0\nF0 B0": r"rank 0, position 2 \(stage 0, microbatch 0\): .*B or I .* twice",
     "B0 F0\nF0 B0": r"rank 0, position 0 .*it needs F0.0, which comes after it, at position 1",
+    "F0 F1 B0 B1\nF0 B1 F1 B0\nF0 F1 B0 B1": (
+        r"rank 1, position 1 .*it needs F1.1, which comes after it, at position 2"
+    ),
     "F0 W0 I0\nF0 B0": "it needs I0.0, which comes after it, at position 2",
     "F1 F0 B0 B1\nF0 B0 F1 B1\n": None,  # another order of forwards is fine
     "F0 B0 F1 B1\nF0 F1 B0 B1": (
@@ -201,6 +204,11 @@ def test_a_wrong_schedule_is_shown_where_it_is_wrong(text, said):
 def test_a_wrong_entry_is_named(op, said):
     with pytest.raises(ValueError, match=f"rank 0, position 1 .*{said}"):
         validate(((Op("F", 0, 0), op),))
+
+
+def test_an_entry_that_is_no_operation_is_shown():
+    with pytest.raises(ValueError, match=r"rank 1, position 1 holds \('B', 1, 0\), where an Op"):
+        validate(((Op("F", 0, 0), Op("B", 0, 0)), (Op("F", 1, 0), ("B", 1, 0))))
 
 
 def test_an_empty_schedule_is_refused():
