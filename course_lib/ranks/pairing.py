@@ -2,8 +2,9 @@
 
 from course_lib.observe import CommEvent, Trace
 from course_lib.ranks.diagnosis import Diagnosis
-from course_lib.ranks.lineup import POINT_TO_POINT
 from course_lib.ranks.wording import and_list, describe, ordinal, ranks_text, size_text, times
+
+_POINT_TO_POINT = ("send", "recv")
 
 
 def pair_messages(
@@ -12,7 +13,7 @@ def pair_messages(
     waits_for = {
         rank: event.peer
         for rank, event in blocked.items()
-        if event.op in POINT_TO_POINT and event.peer is not None
+        if event.op in _POINT_TO_POINT and event.peer is not None
     }
     found, told = [], set()
     for rank in sorted(waits_for):
@@ -52,6 +53,9 @@ def _in_a_circle(circle: list[int], blocked: dict[int, CommEvent], trace: Trace)
             "for it after the receive.",
         )
     if operations == {"recv"}:
+        strays = {e.rank: e.peer for e in trace.match().unmatched_sends if e.rank in circle}
+        if strays:
+            return _crossed(circle, blocked, strays)
         return Diagnosis(
             f"{everyone} all wait to receive first, so that nobody comes to send.",
             "Let one of them send before it receives.",
@@ -72,6 +76,18 @@ def _in_a_circle(circle: list[int], blocked: dict[int, CommEvent], trace: Trace)
         + "; ".join(f"rank {rank} waits {describe(event)}" for rank, event in pairs)
         + ".",
         "Draw who sends to whom, and let one of them do its receive first.",
+    )
+
+
+def _crossed(circle: list[int], blocked: dict[int, CommEvent], strays: dict[int, int]) -> Diagnosis:
+    rank = next((r for r in circle if blocked[r].peer in strays), circle[0])
+    peer = blocked[rank].peer
+    astray = f"rank {peer} has sent to rank {strays[peer]}" if peer in strays else "nothing comes"
+    return Diagnosis(
+        f"{ranks_text(circle)} wait for messages that went elsewhere: rank {rank} waits for rank "
+        f"{peer}, but {astray}.",
+        "Sender and receiver must name each other: if every rank r sends to r + 1, it receives "
+        "from r - 1.",
     )
 
 

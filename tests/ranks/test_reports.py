@@ -66,6 +66,18 @@ def test_both_receive_first() -> None:
     assert "all wait to receive first, so that nobody comes to send" in report
 
 
+def test_a_ring_with_the_wrong_neighbour() -> None:
+    def wrong():
+        right = (dist.get_rank() + 1) % dist.get_world_size()
+        sending = dist.isend(torch.ones(1), right)
+        dist.recv(torch.ones(1), right)
+        sending.wait()
+
+    report = report_of(wrong, 3, RankTimeout)
+    assert "rank 0 waits for rank 1, but rank 1 has sent to rank 2" in report
+    assert "it receives from r - 1" in report
+
+
 def test_receive_from_a_rank_that_has_returned() -> None:
     def early():
         if dist.get_rank() == 1:
