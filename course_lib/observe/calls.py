@@ -7,6 +7,7 @@ Arguments are read by the names in the operator's schema, so that a new optional
 nothing.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ class Call:
     peer: rank within the group.
     splits: bytes of each member's part where these are unequal.
     functional: the result is a tensor to wait for, not a Work.
+    blocking: whoever called it waits at once.
     """
 
     op: str
@@ -43,6 +45,7 @@ class Call:
     reduce_op: str | None = None
     splits: tuple[int, ...] | None = None
     functional: bool = False
+    blocking: bool = False
 
 
 def parser(func: OpOverload) -> Callable[[tuple, dict], Call] | None:
@@ -67,12 +70,18 @@ def _call(op: str, a: dict, payload: list[torch.Tensor], **more: Any) -> Call:
     return Call(
         op,
         _group(a),
-        sum(map(nbytes, payload)),
-        tuple(tuple(tensor.shape) for tensor in payload),
-        str(payload[0].dtype).removeprefix("torch.") if payload else "",
+        sum([nbytes(tensor) for tensor in payload]),
+        tuple([tuple(tensor.shape) for tensor in payload]),
+        _name(payload[0].dtype) if payload else "",
         reduce_op=_reduction(a),
+        blocking=not a.get("async_op", True),
         **more,
     )
+
+
+@functools.cache
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 # ---------------------------------------------------------------------------------------------

@@ -25,13 +25,13 @@ _BETWEEN = (str(Path(_TORCH, "_compile.py")), str(Path(_TORCH, "_dynamo")))
 _WAITING = {"send", "recv"}  # dist.send is dist.isend and a wait
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stack:
     """The call stack above a communication.
 
     where: the learner's frames, innermost first.
     native: no Python code holds the handle: C++ code issued it, for itself.
-    blocking: the function of torch.distributed that issued it waits before it returns.
+    blocking: it was dist.send or dist.recv that issued it, which wait before they return.
     """
 
     where: tuple[Frame, ...]
@@ -41,19 +41,16 @@ class Stack:
 
 def look(frame: FrameType | None) -> Stack:
     """The stack from `frame` outwards."""
-    while frame and _kind(frame.f_code.co_filename) == "observe":
+    while frame and _kind(frame.f_code.co_filename) == "between":
         frame = frame.f_back
-    innermost = _kind(frame.f_code.co_filename) if frame else "torch"
-    blocking = False
-    if innermost == "c10d":
-        names = frame.f_locals
-        # Absent for point-to-point calls, where the name of the function tells.
-        flag = names.get("async_op", names.get("async_ops"))
-        blocking = flag is False
+    if frame is None:  # a thread of autograd
+        return Stack((), native=True, blocking=False)
+    kind, blocking = _kind(frame.f_code.co_filename), False
+    if kind == "c10d":
         while frame and _kind(frame.f_code.co_filename) == "c10d":
             blocking |= frame.f_code.co_name in _WAITING
             frame = frame.f_back
-    return Stack(learners(frame), innermost == "torch", blocking)
+    return Stack(learners(frame), kind == "torch", blocking)
 
 
 def learners(frame: FrameType | None) -> tuple[Frame, ...]:
@@ -62,9 +59,12 @@ def learners(frame: FrameType | None) -> tuple[Frame, ...]:
     while frame and len(found) < DEEPEST:
         code = frame.f_code
         if _kind(code.co_filename) == "learner":
-            found.append(Frame(code.co_filename, frame.f_lineno, code.co_name))
+            found.append(_frame(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
     return tuple(found)
+
+
+_frame = functools.lru_cache(maxsize=4096)(Frame)  # a loop comes by the same lines again
 
 
 def is_learners(file: str) -> bool:
@@ -79,7 +79,7 @@ def _kind(file: str) -> str:
     if file == _C10D:
         return "c10d"
     if file.startswith((_OBSERVE, *_BETWEEN)):
-        return "observe"
+        return "between"
     if file.startswith(_TORCH):
         return "torch"
     if file.startswith("<frozen") or file in ("<string>", "<dynamic-code>"):

@@ -15,6 +15,7 @@ number, and times are `time.monotonic()` in seconds:
     ["end", time, whole]        the recorder was closed; whole: not by an exception
 """
 
+import functools
 import json
 import os
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from typing import Any
 from course_lib.observe.events import CommEvent, Frame, Trap
 
 VERSION = 1
-_text = json.dumps
+_text = functools.lru_cache(maxsize=4096)(json.dumps)  # the same few strings and shapes recur
 
 
 class JournalWriter:
@@ -42,12 +43,11 @@ class JournalWriter:
         self._write(f'["rank",{VERSION},{rank},{world_size}]')
 
     def issue(self, e: CommEvent) -> None:
-        shapes = "[" + ",".join(_text(shape) for shape in e.shapes) + "]"
         peer = "null" if e.peer is None else e.peer
         spans = _text(e.spans) if e.spans else "[]"
         splits = _text(e.splits) if e.splits else "null"
         self._write(
-            f'["issue",{e.n},"{e.op}",{self._group(e)},{peer},{e.tag},{e.nbytes},{shapes},'
+            f'["issue",{e.n},"{e.op}",{self._group(e)},{peer},{e.tag},{e.nbytes},{_text(e.shapes)},'
             f'"{e.dtype}",{_text(e.reduce_op)},{_json(e.blocking)},{_json(e.native)},'
             f"{e.issued!r},{self._where(e.where)},{spans},{splits}]"
         )

@@ -11,6 +11,7 @@ known by address and a weak reference to its storage. The exception are handles 
 holds: they are kept until they are first seen to be complete.
 """
 
+import functools
 import os
 import sys
 import time
@@ -172,7 +173,7 @@ class Recorder:
             call.shapes,
             call.dtype,
             call.reduce_op,
-            stack.blocking,
+            stack.blocking or call.blocking,
             stack.native and not call.functional,
             time.monotonic(),
             where=stack.where,
@@ -372,6 +373,19 @@ def _plan(func: Any) -> _Plan:
     return _NOTHING
 
 
+@functools.cache
+def _instead(types: tuple[type, ...]) -> str:
+    """What to do about an operator on tensors of special classes; "" for nothing special."""
+    if any(hasattr(kind, "__tensor_flatten__") for kind in types):
+        # One that stands for others (DTensor, AsyncCollectiveTensor) calls those operators next
+        # that really run.
+        return "hand back"
+    plain = torch._C._disabled_torch_dispatch_impl
+    if any(getattr(kind, "__torch_dispatch__", plain) is not plain for kind in types):
+        return "pass on"  # one without memory, such as a FakeTensor
+    return ""
+
+
 class _Mode(TorchDispatchMode):
     """Hands on to the recorder what it has to see, and everything else straight to torch."""
 
@@ -391,16 +405,14 @@ class _Mode(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: tuple, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
-        if types:
-            # A tensor that stands for others (DTensor, AsyncCollectiveTensor): it will call the
-            # operators that really run.
-            return NotImplemented
+        kwargs = kwargs or {}
+        if types and (instead := _instead(tuple(types))):
+            return NotImplemented if instead == "hand back" else func(*args, **kwargs)
         recorder = self._recorder
         recorder._fresh = None
         plan = self._plans.get(func)
         if plan is None:
             plan = self._plans[func] = _plan(func)
-        kwargs = kwargs or {}
         if plan is _NOTHING or (
             plan.effects and not recorder._flights._open and not recorder._cuts._cuts
         ):
