@@ -203,7 +203,7 @@ def adds_into_the_input(tensor, group=None):
     return chunks[r].clone()
 
 
-@wrong("ring_reduce_scatter", says="buffer")
+@wrong("ring_reduce_scatter", says="writes into a tensor that is still being sent")
 def adds_into_what_is_being_sent(tensor, group=None):
     n, r, left, right = ring_of(group)
     chunks = list(tensor.reshape(-1).clone().chunk(n))
@@ -323,6 +323,33 @@ def hard_coded_for_what_was_shown(chunk, group=None):
 @wrong("ring_all_gather", says="your ranks ran all_gather")
 def all_gather_by_functional_collectives(chunk, group=None):
     return funcol.all_gather_tensor(chunk, 0, group or dist.group.WORLD).clone()
+
+
+@wrong("ring_all_gather", says="was never waited for")
+def isend_without_wait(chunk, group=None):
+    n, r, left, right = ring_of(group)
+    out = chunk.new_empty(n * chunk.numel())
+    pieces = out.chunk(n)
+    pieces[r].copy_(chunk)
+    works = []
+    for step in range(n - 1):
+        works.append(dist.isend(pieces[(r - step) % n], right, group=group))
+        dist.recv(pieces[(r - step - 1) % n], left, group=group)
+    dist.barrier(group)
+    return out
+
+
+@wrong("ring_all_gather", says="reads a tensor before its values have arrived")
+def irecv_without_wait(chunk, group=None):
+    n, r, left, right = ring_of(group)
+    out = chunk.new_zeros(n * chunk.numel())
+    pieces = out.chunk(n)
+    pieces[r].copy_(chunk)
+    works = []
+    for step in range(n - 1):
+        works.append(dist.irecv(pieces[(r - step - 1) % n], left, group=group))
+        dist.send(pieces[(r - step) % n], right, group=group)
+    return out
 
 
 @wrong("ring_all_gather", says="in a ring a rank only sends to its neighbour")
@@ -781,7 +808,7 @@ def hooks_without_return(model):
     averaged_by_hooks(model)
 
 
-@wrong("average_gradients_by_hooks", says="step 1, gradient of")
+@wrong("average_gradients_by_hooks", says="is still working on, as it was not waited for")
 def pending_is_never_cleared(model):
     start_equal(model)
     return averaged_by_hooks(model, clear=False)
@@ -897,9 +924,12 @@ def recursive_doubling_of_whole_tensors(tensor, group=None):
     return tensor
 
 
-@wrong("halving_doubling_all_reduce", says="your ranks ran all_reduce")
-def halving_by_functional_collectives(tensor, group=None):
-    return tensor.copy_(funcol.all_reduce(tensor, "sum", group or dist.group.WORLD))
+@wrong("halving_doubling_all_reduce", says="your ranks ran reduce")
+def reduce_and_broadcast(tensor, group=None):
+    root = dist.get_global_rank(group or dist.group.WORLD, 0)
+    dist.reduce(tensor, root, group=group)
+    dist.broadcast(tensor, root, group=group)
+    return tensor
 
 
 @wrong("halving_doubling_all_reduce", says="work in place")
