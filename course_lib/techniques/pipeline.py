@@ -49,7 +49,7 @@ class Pipeline:
     group: the ranks of the pipeline (None: all), one for each row of the schedule.
     data_group: ranks with the same stages in other pipelines. They start with the parameters of
         its first rank, and gradients are averaged over them.
-    tied: weights that several stages share, as {stage: name of the parameter in its module}.
+    tied: for each weight that is at several places, these: (stage, name of the parameter there).
     recompute: stages that keep only their inputs between forward and backward (True: all).
 
     Every rank of the group makes it with the same arguments, `modules` aside. Raises `ValueError`
@@ -64,7 +64,7 @@ class Pipeline:
         *,
         group: dist.ProcessGroup | None = None,
         data_group: dist.ProcessGroup | None = None,
-        tied: Sequence[Mapping[int, str]] = (),
+        tied: Sequence[Sequence[tuple[int, str]]] = (),
         recompute: bool | Collection[int] = False,
     ) -> None:
         validate(schedule)
@@ -137,7 +137,7 @@ class Pipeline:
                     result = self._compute(mailbox, op, arrived, ys[op.microbatch])
                 except Exception as error:
                     raise _told(op, error) from error
-            self._pass_on(mailbox, op, result)
+                self._pass_on(mailbox, op, result)
         mailbox.finish()
         return torch.stack(self._losses).mean() if self._losses else None
 
@@ -211,17 +211,14 @@ class Pipeline:
         again = recompute if isinstance(recompute, bool) else stage in recompute
         return Stage(module, loss if stage == self.last else None, self.microbatches, again)
 
-    def _tie(self, tied: Sequence[Mapping[int, str]], ranks: list[int]) -> list[TiedWeight]:
+    def _tie(self, tied: Sequence[Sequence[tuple[int, str]]], ranks: list[int]) -> list[TiedWeight]:
         home = {op.stage: ranks[rank] for rank, row in enumerate(self.schedule) for op in row}
         weights = []
-        for names in tied:
-            own = {
-                stage: self.stages[stage].module.get_parameter(name)
-                for stage, name in names.items()
-                if stage in self.stages
-            }
+        for places in map(sorted, tied):
+            own = [(stage, name) for stage, name in places if stage in self.stages]
             if own:
-                weights.append(TiedWeight(own, [home[stage] for stage in sorted(names)]))
+                copies = [self.stages[stage].module.get_parameter(name) for stage, name in own]
+                weights.append(TiedWeight(copies, [home[stage] for stage, _ in places]))
         return weights
 
 

@@ -57,7 +57,7 @@ class Stage:
         Backward will compute a gradient for `x` if it requires one. The result has no history; it
         requires a gradient where a gradient is to come back.
         """
-        kept = self.in_flight[microbatch] = InFlight(x, target)
+        kept = self.in_flight[microbatch] = InFlight(x, None if self.loss is None else target)
         if self.recompute:
             kept.random = _generator_states(x)
             with torch.no_grad():

@@ -67,5 +67,5 @@ def split_by_cost(costs: Sequence[float], stages: int) -> list[range]:
 
 def cut(layers: nn.Sequential, parts: Sequence[range]) -> list[nn.Sequential]:
     """The layers of each stage. Parameters keep the names that they have in `layers`."""
-    named = list(layers.named_children())
+    named = list(layers._modules.items())  # named_children() leaves out a layer that comes again
     return [nn.Sequential(OrderedDict(named[part.start : part.stop])) for part in parts]

@@ -5,7 +5,7 @@ of them computed, then the same optimizer keeps them equal for ever. Megatron-LM
 all-reduce between the first and the last stage (Shoeybi et al. 2019; Narayanan et al., SC 2021).
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -15,13 +15,13 @@ from torch import nn
 class TiedWeight:
     """The copies of one weight that this rank holds, and the group of ranks that hold others.
 
-    own: stage -> parameter on this rank (the same object twice counts once).
+    copies: the parameters on this rank (the same object twice counts once).
     holders: ranks of the default group that hold a copy, first stage first. All of them create
         this object, at the same point of their programs.
     """
 
-    def __init__(self, own: Mapping[int, nn.Parameter], holders: list[int]) -> None:
-        self.copies = list(dict.fromkeys(own[stage] for stage in sorted(own)))
+    def __init__(self, copies: Sequence[nn.Parameter], holders: list[int]) -> None:
+        self.copies = list(dict.fromkeys(copies))
         holders = list(dict.fromkeys(holders))
         self.group = None
         if len(holders) > 1:

@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib.ranks import RankError, collect
+from course_lib.ranks import collect
 from course_lib.techniques.pipeline import Pipeline, stages_of
 from course_lib.techniques.schedules import (
     gpipe,
@@ -14,7 +14,6 @@ from course_lib.techniques.schedules import (
     num_microbatches,
     num_stages,
     one_f_one_b,
-    parse_schedule,
     zb_h1,
 )
 from course_lib.techniques.stages import cut, split_by_cost
