@@ -13,7 +13,7 @@ The batch is cut into m microbatches, whose losses are means over equally many s
 divided by m before its backward pass, so the gradients add up to those of the whole batch.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,12 +23,10 @@ from torch.profiler import record_function
 
 from .pipeline_messages import Mailbox, open_groups, plan
 from .pipeline_replicas import average_gradients, start_equal
-from .pipeline_stage import Stage
+from .pipeline_stage import Loss, Stage
 from .schedule_rules import num_microbatches, num_stages, validate
 from .schedule_text import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD, Op, Schedule
 from .tied_weights import TiedWeight
-
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class StageError(RuntimeError):
@@ -83,7 +81,7 @@ class Pipeline:
         forwards = [message for message in messages if message.result.kind == FORWARD]
         self._evaluating = Mailbox(forwards, self.rank, groups, device)
         self._handed_over: dict[Op, torch.Tensor | None] = {}  # between stages of this rank
-        self._losses: list[torch.Tensor] = []
+        self.losses: list[torch.Tensor] = []  # of the last batch's microbatches, on the last stage
         if data_group is not None:
             start_equal([stage.module for stage in self.stages.values()], data_group)
         self._tied = self._tie(tied, dist.get_process_group_ranks(group or dist.group.WORLD))
@@ -128,7 +126,7 @@ class Pipeline:
         self, mailbox: Mailbox, row: Sequence[Op], inputs: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor | None:
         xs, ys = self._cut_batch(inputs), self._cut_batch(targets)
-        self._losses.clear()
+        self.losses.clear()
         mailbox.begin((inputs.shape, inputs.dtype))
         for op in row:
             arrived = self._await(mailbox, op, xs)
@@ -139,7 +137,7 @@ class Pipeline:
                     raise _told(op, error) from error
                 self._pass_on(mailbox, op, result)
         mailbox.finish()
-        return torch.stack(self._losses).mean() if self._losses else None
+        return torch.stack(self.losses).mean() if self.losses else None
 
     def _await(self, mailbox: Mailbox, op: Op, xs: Sequence[torch.Tensor]) -> torch.Tensor | None:
         """The activation or gradient that `op` starts from."""
@@ -173,7 +171,7 @@ class Pipeline:
         """To the stage that needs it: on another rank, or on this one."""
         kind, stage, microbatch = op
         if kind == FORWARD and stage == self.last:
-            self._losses.append(result.detach())
+            self.losses.append(result.detach())
         elif kind == FORWARD and stage + 1 in self.stages:
             self._handed_over[op] = result
         elif kind in (BACKWARD, BACKWARD_INPUT) and stage - 1 in self.stages:

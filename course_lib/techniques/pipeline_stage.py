@@ -16,6 +16,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from .split_backward import SplitBackward
 
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # (output, target) -> scalar
+
 
 @dataclass
 class InFlight:
@@ -32,7 +34,7 @@ class InFlight:
 class Stage:
     """Layers and microbatches of one stage. Gradients add up in the parameters' `.grad`.
 
-    loss: on the last stage, the function (output, target) -> scalar, a mean over samples.
+    loss: on the last stage, a mean over the samples of the microbatch.
     microbatches: how many make up the batch. Backward starts from loss / microbatches, so that the
         gradients add up to that of the mean over the batch.
     recompute: keep only the input between F and B.
@@ -41,7 +43,7 @@ class Stage:
     def __init__(
         self,
         module: nn.Module,
-        loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
+        loss: Loss | None = None,
         microbatches: int = 1,
         recompute: bool = False,
     ) -> None:
