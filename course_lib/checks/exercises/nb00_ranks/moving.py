@@ -1,0 +1,68 @@
+"""What the exercises that move tensors share: their inputs, and how a result is told apart."""
+
+import random
+from dataclasses import replace
+
+import torch
+
+from course_lib.checks import compare, gates, inputs, reference
+from course_lib.checks.exercise import Case, Finding
+from course_lib.checks.glimpse import glimpse_inputs
+
+ALONE = "one rank has nobody to send to, and nobody to receive from"
+
+
+def legible(world_size: int, numel: int, root: int = 0, clue: str = "") -> Case:
+    """Rank r holds (1, 2, 3, ...) x 10^r, as float32."""
+    tensors = [t.float() for t in inputs.by_powers_of_ten(world_size, numel)]
+    return _case(tensors, root, clue)
+
+
+def drawn(
+    rng: random.Random,
+    world_size: int,
+    shape: int | tuple[int, ...],
+    dtype: torch.dtype = torch.float32,
+    root: int = 0,
+    clue: str = "",
+) -> Case:
+    """Random numbers on every rank."""
+    return _case(inputs.spread(rng, world_size, shape, dtype), root, clue)
+
+
+def _case(tensors: list[torch.Tensor], root: int, clue: str) -> Case:
+    n, dtype = len(tensors), str(tensors[0].dtype).removeprefix("torch.")
+    label = f"{n} rank{'s' * (n > 1)}, {dtype} tensors of shape {tuple(tensors[0].shape)}"
+    if root and not clue:
+        clue = f"the root is rank {root} here, and not rank 0"
+    return Case(n, label, {"inputs": tensors, "root": root}, clue)
+
+
+def with_root(case: Case) -> Case:
+    """The case with its root in the label."""
+    return replace(case, label=f"{case.label}, root = {case.data['root']}")
+
+
+def nbytes(case: Case) -> int:
+    """Bytes of one rank's tensor."""
+    return case.data["inputs"][0].nbytes
+
+
+def moved_wrongly(
+    got: object, source: int, rank: int, case: Case, names: str = "rank {}'s tensor"
+) -> Finding | None:
+    """Why `got`, on `rank`, is not the tensor number `source` of the inputs; None if it is."""
+    tensors = case.data["inputs"]
+    others = {names.format(i): t for i, t in enumerate(tensors) if i not in (source, rank)}
+    if rank != source:
+        others["still this rank's own tensor: nothing has been received into it"] = tensors[rank]
+    finding = compare.mismatch(got, reference.moved(tensors[source]), rank, others)
+    return finding and replace(finding, input=glimpse_inputs(dict(enumerate(tensors))))
+
+
+def received_once(
+    rank: int, amount: int, rule: str, more: str, observation, case: Case
+) -> Finding | None:
+    """`rank` received `amount` tensors, to the byte."""
+    total = amount * nbytes(case)
+    return gates.received(observation, rank, total, total, rule, more)

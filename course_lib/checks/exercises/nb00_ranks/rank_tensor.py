@@ -1,0 +1,85 @@
+"""The first line of every distributed program: who am I?
+
+rank_tensor(size) -> tensor
+    A float32 tensor of `size` elements, each of them the number of the rank. No communication.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from course_lib.checks import compare, reference
+from course_lib.checks.answers import plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.glimpse import glimpse
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    sizes = [(4, 3), (2, 5), (1, 4), (5, 1), (3, rng.randrange(20, 100))]
+    return [Case(n, f"{n} rank{'s' * (n > 1)}, size = {size}", {"size": size}) for n, size in sizes]
+
+
+def _on_rank(answer: Callable, case: Case) -> Any:
+    return plain(answer(case.data["size"]))
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    size, n = case.data["size"], case.world_size
+    if n > 1 and all(_equal(got, observation.values[0]) for got in observation.values):
+        return Finding(
+            "every rank returned the same: ask dist.get_rank() for this rank's number, inside the "
+            "function",
+            rank=1,
+            expected=glimpse(torch.ones(size)),
+            got=glimpse(observation.values[1]),
+        )
+    filled = [torch.full((size,), float(number)) for number in range(n + 1)]
+    for rank, got in enumerate(observation.values):
+        if isinstance(got, torch.Tensor) and not got.is_floating_point():
+            return Finding(
+                "whole numbers make a tensor of integers: ask for dtype=torch.float32",
+                rank,
+                expected=f"a tensor of shape ({size},), float32",
+                got=f"{str(got.dtype).removeprefix('torch.')}",
+            )
+        lookalikes = {
+            "one more than the rank: ranks are counted from 0": filled[rank + 1],
+            "the world size, not the rank": filled[n],
+            "0, 1, 2, ..., and not the rank": torch.arange(size, dtype=torch.float32),
+        }
+        want = reference.moved(filled[rank])
+        if finding := compare.mismatch(got, want, rank, lookalikes):
+            return finding
+    return None
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.equal(other)
+
+
+RANK_TENSOR = Exercise(
+    name="rank_tensor",
+    signature="(size)",
+    notebook="00_ranks",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        Every rank runs the same function, and each must come to another result. Which call tells a
+        rank who it is?
+        """,
+        """
+        dist.get_rank() is the rank's number. torch.full(shape, value) fills a tensor; given a whole
+        number it makes integers, unless you ask for a dtype.
+        """,
+        """
+        One line: return torch.full with the shape (size,), the value dist.get_rank() and the dtype
+        torch.float32.
+        """,
+    ),
+    passed="every rank has its own number",
+    allowed=frozenset(),
+)
