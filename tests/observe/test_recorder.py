@@ -1,0 +1,135 @@
+"""The recorder by itself, as a script under torchrun uses it: one process, one journal."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from course_lib.observe import read_trace
+
+HEAD = """
+import gc, os, sys, weakref
+import torch, torch.distributed as dist
+from torch._C._distributed_c10d import Work
+from course_lib.observe import Recorder
+
+path = sys.argv[1]
+
+def join():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Run a script with the recorder imported; gives its exit status and trace."""
+
+    def run(body: str):
+        path = tmp_path / "journal"
+        code = HEAD + textwrap.dedent(body)
+        done = subprocess.run([sys.executable, "-c", code, path], timeout=60, capture_output=True)
+        if done.returncode > 0:
+            raise AssertionError(done.stderr.decode())
+        return done.returncode, read_trace({0: path})
+
+    return run
+
+
+def test_nothing_stays_behind(script):
+    _, trace = script(
+        """
+        methods = Work.wait, Work.is_completed, Work.get_future
+        with Recorder(path):  # the group comes later
+            join()
+            x = torch.ones(2)
+            work = dist.all_reduce(x, async_op=True)
+            assert Work.wait is not methods[0]
+            kept = weakref.ref(work)
+            work.wait()
+            del work
+            assert kept() is None
+            lost = torch.ones(1000)
+            memory = weakref.ref(lost.untyped_storage())
+            works = [dist.all_reduce(lost, async_op=True)]
+            works.pop().wait()
+            del lost
+            gc.collect()
+            assert memory() is None
+        assert (Work.wait, Work.is_completed, Work.get_future) == methods
+        descriptors = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+        dist.all_reduce(x)
+        work = dist.all_reduce(x, async_op=True)
+        x.add_(1)
+        work.wait()
+        for _ in range(3):
+            with Recorder(path + "2"):
+                dist.all_reduce(x)
+        if descriptors:
+            assert len(os.listdir("/proc/self/fd")) == descriptors
+        """
+    )
+    assert [event.op for event in trace.events] == ["all_reduce"] * 2
+    assert trace.world_size == 1
+    assert trace.traps == []
+
+
+def test_an_exception_passes_and_is_no_missing_wait(script):
+    _, trace = script(
+        """
+        join()
+        try:
+            with Recorder(path):
+                work = dist.all_reduce(torch.ones(2), async_op=True)
+                raise KeyError("learner")
+        except KeyError as problem:
+            assert problem.args == ("learner",)
+        else:
+            raise AssertionError
+        """
+    )
+    assert len(trace.events) == 1
+    assert trace.traps == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_killed_rank_and_a_forked_child(script):
+    code, trace = script(
+        """
+        join()
+        with Recorder(path):
+            work = dist.all_reduce(torch.ones(2), async_op=True)
+            if os.fork() == 0:
+                del work  # the child's copy of the recorder sees an operation nobody waits for
+                os._exit(0)
+            os.wait()
+            work.wait()
+            os.kill(os.getpid(), 9)
+        """
+    )
+    assert code == -signal.SIGKILL
+    (event,) = trace.events
+    assert event.done is not None
+    assert trace.traps == []
+
+
+def test_other_subclasses_of_tensor_pass(script):
+    _, trace = script(
+        """
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        join()
+        with Recorder(path):
+            x = torch.ones(4)
+            work = dist.all_reduce(x, async_op=True)
+            with FakeTensorMode():
+                assert (torch.ones(4) + 1).add_(1).shape == (4,)
+            torch.ones(4, device="meta").add_(1)
+            torch.eye(3).to_sparse() @ torch.eye(3)
+            torch.nn.Parameter(torch.ones(3)).detach().add_(1)
+            work.wait()
+        """
+    )
+    assert trace.traps == []
