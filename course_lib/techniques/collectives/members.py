@@ -1,0 +1,64 @@
+"""Who takes part in a collective, and how two of them swap messages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+
+@dataclass(frozen=True)
+class Members:
+    """The global ranks that take part, in order, and this rank's place among them."""
+
+    ranks: Sequence[int]
+    place: int
+    group: dist.ProcessGroup | None
+
+    @classmethod
+    def of(cls, group: dist.ProcessGroup | None) -> "Members":
+        """All ranks of `group` (None: the default group)."""
+        place = dist.get_rank(group)
+        if place < 0:
+            raise ValueError(f"rank {dist.get_rank()} is not in the group that it calls with")
+        return cls(dist.get_process_group_ranks(group), place, group)
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+    def send(self, tensor: torch.Tensor, to: int) -> None:
+        dist.send(tensor, self.ranks[to], self.group)
+
+    def receive(self, tensor: torch.Tensor, source: int) -> None:
+        dist.recv(tensor, self.ranks[source], self.group)
+
+    def start_exchange(
+        self, outgoing: torch.Tensor, to: int, incoming: torch.Tensor, source: int
+    ) -> list[dist.Work]:
+        """Start sending and receiving at once, so that ranks which all send first do not hang.
+
+        The caller waits for all of the returned work. As one batch, since NCCL would otherwise
+        queue the two behind each other; the receive first, since gloo sends a message directly
+        when its receiver has already said where it goes.
+        """
+        return dist.batch_isend_irecv(
+            [
+                dist.P2POp(dist.irecv, incoming, self.ranks[source], self.group),
+                dist.P2POp(dist.isend, outgoing, self.ranks[to], self.group),
+            ]
+        )
+
+    def exchange(self, outgoing: torch.Tensor, incoming: torch.Tensor, partner: int) -> None:
+        """Swap a tensor for the one of `partner`."""
+        for work in self.start_exchange(outgoing, partner, incoming, partner):
+            work.wait()
+
+
+def flat_view(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements of `tensor`, (numel,), in its own memory and without a gradient."""
+    if not tensor.is_contiguous():
+        raise ValueError(
+            f"a tensor of shape {tuple(tensor.shape)} with strides {tensor.stride()} is not "
+            "contiguous, and messages are read from memory in order: pass tensor.contiguous()"
+        )
+    return tensor.detach().view(-1)
