@@ -48,12 +48,10 @@ class Call:
     blocking: bool = False
 
 
-def parser(func: OpOverload) -> Callable[[tuple, dict], Call] | None:
-    """What makes a `Call` of the operator's arguments; None if it is no communication."""
-    make = _OPERATORS.get(func._schema.name)
-    if make is None:
-        return None
-    names = [argument.name for argument in func._schema.arguments]
+def parser(op: OpOverload) -> Callable[[tuple, dict], Call]:
+    """What makes a `Call` of the arguments of `op`, one of `OPERATORS`."""
+    make = OPERATORS[op._schema.name]
+    names = [argument.name for argument in op._schema.arguments]
 
     def parse(args: tuple, kwargs: dict) -> Call:
         return make(dict(zip(names, args, strict=False)) | kwargs)
@@ -243,7 +241,7 @@ def _functional(op: str) -> Callable[[dict], Call]:
     return make
 
 
-_OPERATORS: dict[str, Callable[[dict], Call]] = {
+OPERATORS: dict[str, Callable[[dict], Call]] = {
     "c10d::send": _send,
     "c10d::recv_": _recv,
     "c10d::recv_any_source_": _recv,

@@ -20,8 +20,8 @@ _TECHNIQUES = str(_COURSE / "techniques")
 _OBSERVE = str(_COURSE / "observe")
 _TORCH = str(Path(torch.__file__).parent)
 _C10D = distributed_c10d.__file__
-# What torch puts between an operator and a mode.
-_BETWEEN = (str(Path(_TORCH, "_compile.py")), str(Path(_TORCH, "_dynamo")))
+# What torch puts between an operator and whoever looks at it.
+_BETWEEN = tuple(str(Path(_TORCH, part)) for part in ("_compile.py", "_dynamo", "_ops.py"))
 _WAITING = {"send", "recv"}  # dist.send is dist.isend and a wait
 
 

@@ -12,7 +12,7 @@ import torch
 
 from course_lib.observe import wording
 from course_lib.observe.calls import Call
-from course_lib.observe.events import CommEvent, Frame, Trap
+from course_lib.observe.events import CommEvent, Frame
 from course_lib.observe.memory import Extent, has_memory
 
 # Joining the parts with the rank's own, which does have its gradient, into one tensor is the usual
@@ -33,7 +33,7 @@ class _Cut:
 class CutGradients:
     """Watches what becomes of the results of collectives on tensors inside a graph."""
 
-    def __init__(self, note: Callable[[Trap], None]):
+    def __init__(self, note: Callable[..., None]):
         self._note = note
         self._cuts: list[_Cut] = []
         self._told: set[int] = set()
@@ -84,5 +84,5 @@ class CutGradients:
     def _tell(self, event: CommEvent, message: str, where: tuple[Frame, ...] = ()) -> None:
         if event.n not in self._told:
             self._told.add(event.n)
-            where, issued_at = (where, event.where) if where else (event.where, ())
-            self._note(Trap(event.rank, "cut_gradient", message, where, issued_at))
+            places = (where, event.where) if where else (event.where,)
+            self._note("cut_gradient", message, *places)

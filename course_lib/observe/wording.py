@@ -35,6 +35,14 @@ def rewritten(event: CommEvent, where: tuple[Frame, ...]) -> str:
     )
 
 
+def changed(event: CommEvent, where: tuple[Frame, ...]) -> str:
+    return (
+        f"something wrote into the tensor of the {name(event)} from {place(event.where)} before "
+        f"{place(where)} waited for it: what is in the tensor afterwards, or was sent, is a matter "
+        f"of luck. Leave the tensor alone until wait(), or give the call a copy"
+    )
+
+
 def read_early(event: CommEvent, where: tuple[Frame, ...]) -> str:
     return (
         f"{place(where)} reads a tensor before its values have arrived: the {name(event)} from "
@@ -74,9 +82,9 @@ def cut_in_place(event: CommEvent) -> str:
 def cut_from(event: CommEvent, where: tuple[Frame, ...]) -> str:
     return (
         f"{place(where)} computes with what dist.{event.op} in {place(event.where)} gave, from "
-        f"an input that requires grad: no gradient flows back through torch.distributed's calls. Write a "
-        f"torch.autograd.Function whose backward communicates too, or call it on tensor.detach() "
-        f"if no gradient is wanted"
+        f"an input that requires grad: torch.distributed's calls let no gradient back through. "
+        f"Write a torch.autograd.Function whose backward communicates too, or call it on "
+        f"tensor.detach() if no gradient is wanted"
     )
 
 

@@ -1,0 +1,181 @@
+"""Operations on their way: who waits for them, and which of them nobody can wait for any more.
+
+An asynchronous operation gives a handle, a `Work`, and its `wait` is a method and no operator: it
+is replaced while this is open. Handles are told apart as objects. They are not kept alive: the last
+one is held until something else happens, so that the call which made it returns the same object;
+after that a weak reference tells when it is dropped. Those that no Python code ever gets are kept
+until they are first seen to be complete.
+"""
+
+import sys
+import time
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import Work
+
+from course_lib.observe import wording
+from course_lib.observe.events import CommEvent
+from course_lib.observe.frames import learners
+from course_lib.observe.journal import JournalWriter
+from course_lib.observe.watch import Note, Watch
+
+
+class _Reference(weakref.ref):
+    """A weak reference to a Work that knows the key it is filed under."""
+
+    __slots__ = ("key",)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """How far an operation has come."""
+
+    event: CommEvent
+    waiting: bool = False  # wait() was called, now or before
+    done: bool = False
+    reference: _Reference | None = None
+
+
+class Handles:
+    """The operations that were issued, from `open` to `close`."""
+
+    def __init__(self, journal: JournalWriter, watch: Watch, note: Note):
+        self._journal, self._watch, self._note = journal, watch, note
+        self._pending: dict[int, _Pending] = {}  # by id of the Work
+        self._functional: dict[int, _Pending] = {}  # by address of the result's storage
+        self._unseen: list[tuple[_Pending, Work]] = []
+        self._fresh: Work | None = None
+        self._original: dict[str, Any] = {}
+
+    def open(self) -> None:
+        """Replace the methods of Work."""
+        for name in ("wait", "is_completed", "get_future"):
+            self._original[name] = getattr(Work, name)
+            setattr(Work, name, self._hook(name))
+
+    def close(self, whole: bool) -> None:
+        """Put them back; unless the run was broken off, tell what was never waited for."""
+        for name, method in self._original.items():
+            setattr(Work, name, method)
+        self.poll()
+        self._fresh = None
+        if whole:
+            for pending in [*self._pending.values(), *self._functional.values()]:
+                self._tell_if_lost(pending)
+        self._pending.clear()
+        self._functional.clear()
+        self._unseen.clear()
+
+    # -----------------------------------------------------------------------------------------
+
+    def expect(self, event: CommEvent, work: Work | None) -> None:
+        """`event` is under way, and `work` is its handle."""
+        if work is None:  # the call itself has waited
+            self._journal.wait(event.n, event.issued)
+            self._journal.done(event.n, time.monotonic())
+        elif event.native:
+            self._unseen.append((_Pending(event), work))
+        else:
+            reference = _Reference(work, self._dropped)
+            reference.key = id(work)
+            self._pending[id(work)] = _Pending(event, reference=reference)
+            self._fresh = work
+
+    def expect_tensors(self, event: CommEvent, tensors: list[torch.Tensor]) -> None:
+        """`event` is under way, and wait_tensor on any of `tensors` waits for it."""
+        pending = _Pending(event)
+        for tensor in tensors:
+            self._functional[tensor.untyped_storage()._cdata] = pending
+
+    def poll(self) -> None:
+        """Something else happens: let go of the last handle, and look at those nobody sees."""
+        self._fresh = None
+        if self._unseen:
+            now, is_completed = time.monotonic(), self._original["is_completed"]
+            for pending, work in self._unseen:
+                if is_completed(work):
+                    pending.done = True
+                    self._journal.done(pending.event.n, now)
+            self._unseen = [(pending, work) for pending, work in self._unseen if not pending.done]
+
+    def wait_tensor(self, args: tuple, kwargs: dict, carry_out: Any) -> Any:
+        """Around the operator that waits for the tensor of a functional collective."""
+        tensor = args[0] if args else kwargs["tensor"]
+        pending = self._functional.pop(tensor.untyped_storage()._cdata, None)
+        if pending is None:
+            return carry_out()
+        if not pending.waiting:
+            pending.waiting = True
+            self._journal.wait(pending.event.n, time.monotonic())
+        result = carry_out()
+        self._journal.done(pending.event.n, time.monotonic())
+        self._watch.land(pending.event, sys._getframe())
+        return result
+
+    # -----------------------------------------------------------------------------------------
+    # methods of Work
+
+    def _hook(self, name: str) -> Any:
+        original, ours = self._original[name], getattr(self, f"_{name}")
+
+        def method(work: Work, *args: Any, **kwargs: Any) -> Any:
+            pending = self._pending.get(id(work))
+            if pending is None:
+                return original(work, *args, **kwargs)
+            return ours(pending, work, lambda: original(work, *args, **kwargs))
+
+        return method
+
+    def _wait(self, pending: _Pending, work: Work, original: Any) -> Any:
+        event = pending.event
+        again = pending.done and event.op in ("send", "recv")
+        if again:
+            where = learners(sys._getframe())
+            message = wording.waited_twice(event, where)
+            self._note("waited_twice", message, where, event.where)
+        if not pending.done or again:
+            pending.waiting = True
+            self._journal.wait(event.n, time.monotonic())
+        result = original()
+        self._settle(pending, work)
+        return result
+
+    def _is_completed(self, pending: _Pending, work: Work, original: Any) -> bool:
+        completed = original()
+        if completed and not pending.done:
+            self._settle(pending, work)
+        return completed
+
+    def _get_future(self, pending: _Pending, work: Work, original: Any) -> Any:
+        # Whoever has the future waits for that, where nobody can see it.
+        del self._pending[id(work)]
+        if not pending.done:
+            self._watch.land(pending.event)
+            self._unseen.append((pending, work))
+        return original()
+
+    def _settle(self, pending: _Pending, work: Work) -> None:
+        event = pending.event
+        source = None
+        if event.op == "recv" and event.peer is None:
+            source = event.ranks[work._source_rank()]
+        pending.done = True
+        self._journal.done(event.n, time.monotonic(), source)
+        self._fresh = None
+        if not event.blocking:
+            self._watch.land(event, sys._getframe())
+
+    def _dropped(self, reference: _Reference) -> None:
+        pending = self._pending.pop(reference.key, None)
+        if pending and not pending.done:
+            # Told at once: gloo loses the message with its handle, so the ranks may hang next.
+            self._tell_if_lost(pending)
+            self._watch.land(pending.event)
+
+    def _tell_if_lost(self, pending: _Pending) -> None:
+        event = pending.event
+        if not pending.waiting and not pending.done:
+            self._note("never_waited", wording.never_waited(event), event.where)
