@@ -26,6 +26,8 @@
 # time and under a minute of the machine's.
 
 # %%
+from collections.abc import Callable
+
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -124,8 +126,8 @@ def gather_broadcast_all_reduce(tensor: torch.Tensor) -> torch.Tensor:
 check(gather_broadcast_all_reduce)
 
 # %% [markdown]
-# Stuck? `hint(gather_broadcast_all_reduce)` gives a nudge, `hint(..., level=3)` almost the answer.
-# (`from course_lib import hint`.)
+# Stuck, here or later? `from course_lib import hint`, then `hint(gather_broadcast_all_reduce)` for a
+# nudge, and with `, 3` for almost the answer.
 #
 # **Predict.** Four ranks all-reduce 1000 float32 values: 4000 bytes. How many bytes does rank 0
 # send? And rank 3? Commit to two numbers before you run the cell after next.
@@ -145,6 +147,7 @@ def sum_1000_values(all_reduce):
 
 through_rank_0 = run_ranks(sum_1000_values, 4, gather_broadcast_all_reduce).trace.traffic()
 print("bytes sent by rank 0, 1, 2, 3:", through_rank_0.sent)
+print("your guesses for rank 0 and 3:", guess_rank_0, guess_rank_3)
 
 # %% [markdown]
 # **Explain.** Rank 0 sends $(n-1)S$ and receives as much; everyone else moves $S$ each way. Double
@@ -399,6 +402,7 @@ runs = {name: run_ranks(sum_1000_values, 4, way) for name, way in ways.items()}
 for name, run in runs.items():
     print(f"{name:16} values {list(run)}  sent {run.trace.traffic().sent}")
 print(f"{'formula':16} 2 (n-1)/n S = {2 * 3 / 4 * 4000:.0f} bytes by every rank")
+print(f"{'your guess':16} {guess_ring}")
 
 # %%
 traffic_bars({name: run.trace.traffic() for name, run in runs.items()}, per_tensor=4000)
@@ -509,10 +513,9 @@ def fit_alpha_beta(sizes: list[float], times: list[float]) -> tuple[float, float
 # %% check="fit_alpha_beta"
 check(fit_alpha_beta)
 
-# %%
+# %% tags=["nbval-ignore-output"]
 from course_lib.views.cost_curves import cost_curves
 
-# %% tags=["nbval-ignore-output"]
 alpha_here, beta_here = fit_alpha_beta(sizes, times)
 print(f"alpha = {alpha_here * 1e6:.1f} µs, bandwidth = {1 / beta_here / 1e9:.2f} GB/s each way")
 cost_curves(
@@ -711,9 +714,6 @@ check(fused_all_reduce)
 # published training library took the argument for the gradient: its weights were averaged, its
 # gradients not.)
 
-# %%
-from collections.abc import Callable
-
 
 # %% exercise="average_gradients_by_hooks"
 def average_gradients_by_hooks(model: torch.nn.Module) -> Callable[[], None]:
@@ -800,6 +800,7 @@ for step in (0, 3, 7, 11):
     print(f"{step + 1:4}   {alone[step]:11.3f}   {together[step]:10.3f}   {apart[step]:10.3f}")
 largest = max(abs(a - b) for a, b in zip(alone, together, strict=True))
 print("four ranks are within 1e-5 of one process:", largest < 1e-5)
+print("your guess:", guess_apart)
 
 # %% [markdown]
 # The same curve, to five digits and more. It is not exactly the same, because sums are added in
@@ -953,7 +954,7 @@ serial = values_of(0) + values_of(1) + values_of(2) + values_of(3)
 exact = sum(values_of(rank).double() for rank in range(4))
 
 different = int((sums[0] != serial).sum())
-print(f"{different} of 1003 sums differ from the serial sum")
+print(f"{different} of 1003 sums differ from the serial sum; your guess: {guess_different}")
 print("largest relative error of the ring:  ", f"{((sums[0] - exact) / exact).abs().max():.1e}")
 print("largest relative error of the serial:", f"{((serial - exact) / exact).abs().max():.1e}")
 print("all ranks have the same bits:", all(torch.equal(sums[0], other) for other in sums))
@@ -1060,7 +1061,7 @@ check(halving_doubling_all_reduce)
 #   MPICH*: how a real library chooses, and where the formulas in `course_lib.simulate.costs` are
 #   from.
 # - Goyal et al. 2017, *Accurate, Large Minibatch SGD* (arXiv 1706.02677): section 4.
-# - `course_lib/techniques/collectives.py`: the same algorithms as you wrote, tuned to be as fast as
+# - `course_lib/techniques/collectives/`: the same algorithms as you wrote, tuned to be as fast as
 #   gloo's own.
 #
 # **Next**: notebook 03 makes the hooks into full data parallel training: buckets, overlap, and what
