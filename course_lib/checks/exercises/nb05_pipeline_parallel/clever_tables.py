@@ -89,6 +89,11 @@ def _judge_zero_bubble(case: Case, observation: Observation) -> Finding | None:
                 "every W follows its I at once, which is a B again: the stage before waits for I "
                 "alone, so do W later, where the stage would stand idle"
             )
+        elif all(row[-m].kind == "W" for row in table):
+            likely += (
+                ": all W's are left to the end. In the cool-down a stage waits for gradients, and "
+                "a W fits between two I's there"
+            )
         return Finding(
             likely,
             expected=f"{best} steps, with F = I = W = 1",

@@ -33,7 +33,6 @@ _WAITING = (
     "dist.send waits until the other side receives, and in 1F1B that side is sending too: begin "
     "sends with dist.isend, keep handle and tensor, and wait for them at the end"
 )
-
 Row = list[tuple[str, int, int]]
 
 
@@ -49,12 +48,7 @@ def _cases(rng: random.Random) -> list[Case]:
             clue="one rank is first and last at once: nothing is sent or received",
         ),
         _case(rng, "1F1B, 4 stages, 6 microbatches, one stage partly frozen", _one_f_one_b(4, 6)),
-        _case(
-            rng,
-            "another order of microbatches, 3 stages",
-            [_turned(row) for row in _one_f_one_b(3, 4)],
-            clue="the row says which microbatch comes next: it is not always the next number",
-        ),
+        _case(rng, "GPipe with backwards from the last, 3 stages", _backwards_turned(_gpipe(3, 4))),
     ]
 
 
@@ -81,10 +75,9 @@ def _one_f_one_b(p: int, m: int) -> list[Row]:
     return rows
 
 
-def _turned(row: Row) -> Row:
-    """Microbatches from the last to the first."""
-    last = max(i for _, _, i in row)
-    return [(kind, s, last - i) for kind, s, i in row]
+def _backwards_turned(table: list[Row]) -> list[Row]:
+    """The last microbatch comes back first, as in the paper's Figure 2."""
+    return [row[: len(row) // 2] + row[: len(row) // 2 - 1 : -1] for row in table]
 
 
 # ---------------------------------------------------------------------------------------------

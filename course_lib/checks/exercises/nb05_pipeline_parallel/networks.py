@@ -94,4 +94,7 @@ def wrong_gradient(
             likely=f"{title}: exactly m = {parts} times the reference. The loss of a microbatch is "
             "a mean over few samples: divide it by m before its backward",
         )
+    if not got.any():
+        likely = f"{title}: all zeros. Is what arrived here the gradient of what was sent?"
+        return replace(finding, likely=likely)
     return replace(finding, likely=f"{title}: {finding.likely}")

@@ -113,16 +113,20 @@ def _judge_row(case: Case, observation: Observation) -> Finding | None:
         return None
     if got is None:
         return Finding(f"one number is asked: this is {kind_of(observation.values[0])}")
+    split = any(op.kind == "I" for op in row)
     causes = [
+        (split and _held(row, "B"), "an I frees the activations as a B does: nobody waits for W"),
+        (split and _held(row, "BIW"), "a W frees nothing that counts here: its I has done it"),
         (sum(op.kind == "F" for op in row), "this counts all forwards, as if nothing were freed"),
         (0, "this is what is held at the end; the peak is the most at any moment before"),
-        (_held(row, "B"), "an I frees the activations as a B does: with it the microbatch is back"),
-        (_held(row, "BIW"), "a W frees nothing that counts here: its I has already done it"),
         (want - 1, "count after the F as well: one less is what was held just before it"),
         (_by_microbatch(row), "two stages of this rank hold two activations of one microbatch"),
     ]
     return Finding(
-        next((cause for count, cause in causes if count == got), "count +1 for F, -1 for B or I"),
+        next(
+            (cause for count, cause in causes if count is not False and count == got),
+            "count +1 for F, -1 for B or I",
+        ),
         input=" ".join(f"{op.kind}{op.stage}.{op.microbatch}" for op in row),
         expected=f"{want}",
         got=f"{got:g}",

@@ -23,7 +23,7 @@ from course_lib.simulate.timeline import Timeline
 
 
 def _cases(rng: random.Random) -> list[Case]:
-    return table_cases([(2, 3), (4, 4), (1, 3), (3, 2), (2, 1), *some_sizes(rng, (3, 4, 5))])
+    return table_cases([(3, 4), (2, 3), (1, 3), (4, 2), (2, 1), *some_sizes(rng, (3, 4, 5))])
 
 
 def _judge_gpipe(case: Case, observation: Observation) -> Finding | None:
@@ -78,16 +78,21 @@ def _time(case: Case, table: Table, timeline: Timeline) -> Finding | None:
     best = (m + p - 1) * (FORWARD + BACKWARD)
     if timeline.makespan == best:
         return None
+    likely = "it can run, but it stands idle more than it has to"
     if timeline.makespan == m * p * (FORWARD + BACKWARD):
         likely = (
             "it can run, but one microbatch after the other: at any moment a single rank works. "
             "Let the next forward start before the last backward is back"
         )
     else:
-        likely = (
-            "it can run, but it stands idle more than it has to: how many forwards does a stage "
-            "need before the first gradient can come back to it?"
-        )
+        for stage, row in enumerate(table):
+            forwards = next(n for n, op in enumerate(row) if op.kind != "F")
+            if forwards != min(m, p - stage):
+                likely += (
+                    f": stage {stage} runs {forwards} forward{'s' * (forwards != 1)} before its "
+                    f"first backward. The first gradient is back after {min(m, p - stage)}"
+                )
+                break
     return Finding(
         likely,
         expected=f"(m + p - 1) (1 + 2) = {best} steps, a backward taking twice a forward",
