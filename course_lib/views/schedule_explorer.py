@@ -1,0 +1,87 @@
+"""Pipeline schedules under sliders: kind, ranks, microbatches, costs; timeline, bubble, memory."""
+
+import functools
+from collections.abc import Callable, Sequence
+
+from matplotlib.figure import Figure
+
+from course_lib.simulate.pipeline import simulate
+from course_lib.techniques import schedules
+from course_lib.views.explore import Explorer, explore
+from course_lib.views.schedule_gantt import schedule_gantt
+from course_lib.views.view import View
+
+Table = Sequence[Sequence[schedules.Op]]
+KINDS: dict[str, Callable[[int, int, int], Table]] = {
+    "naive": lambda p, m, v: [[op for i in range(m) for op in _through(s, i)] for s in range(p)],
+    "GPipe": lambda p, m, v: schedules.gpipe(p, m),
+    "1F1B": lambda p, m, v: schedules.one_f_one_b(p, m),
+    "interleaved": schedules.interleaved,
+    "ZB-H1": lambda p, m, v: schedules.zb_h1(p, m),
+}
+
+
+def _through(stage: int, microbatch: int) -> tuple[schedules.Op, schedules.Op]:
+    """One microbatch forward and back, and nothing else meanwhile."""
+    return schedules.Op("F", stage, microbatch), schedules.Op("B", stage, microbatch)
+
+
+def pipeline_timeline(
+    kind: str = "1F1B",
+    p: int = 4,
+    m: int = 8,
+    v: int = 2,
+    forward: float = 1,
+    backward: float = 2,
+    weight: float = 1,
+    send: float = 0,
+    own: Callable[[int, int], Table] | None = None,
+) -> View:
+    """The timeline of one schedule; costs are those of a whole rank, in any unit.
+
+    kind: a name in KINDS, or "yours" for `own(p, m)`. weight: the part of `backward` that W takes.
+    A rank with v stages (interleaved) has each of them at 1/v of the costs.
+    A combination that makes no schedule gives a picture that says why.
+    """
+    try:
+        if kind == "yours":
+            table = [[schedules.Op(*op) for op in row] for row in own(p, m)]
+        else:
+            table = KINDS[kind](p, m, v)
+        stages = schedules.num_stages(table)
+        share = p / stages
+        timeline = simulate(table, forward * share, backward * share, weight * share, send)
+    except Exception as problem:  # whatever a learner's function raises
+        return _said(f"{kind}, p = {p}, m = {m}: {problem or type(problem).__name__}")
+    held = timeline.peak_held_by_rank(activation=share, weight=share)
+    name = f"{kind}, p = {p}, m = {m}" + (f", v = {v}" if stages > p else "")
+    view = schedule_gantt(timeline, name)
+    memory = " ".join(f"{amount:.3g}" for amount in held)
+    view.text += f"\nheld until the last backward, in microbatches of a rank's layers: {memory}"
+    view.figure.text(
+        0.99, 0.01, f"held until the last backward, by rank: {memory}", ha="right", fontsize=8
+    )
+    return view
+
+
+def schedule_explorer(own: Callable[[int, int], Table] | None = None) -> Explorer:
+    """All of `pipeline_timeline` under sliders; `own(p, m)` is offered as the kind "yours"."""
+    kinds = [*KINDS, *(["yours"] if own else [])]
+    return explore(
+        functools.partial(pipeline_timeline, own=own),
+        kind=kinds,
+        p=[1, 2, 3, 4, 6, 8],
+        m=[1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
+        v=[1, 2, 3, 4],
+        forward=[0.5, 1, 2],
+        backward=[1, 2, 3, 4],
+        weight=[0.5, 1, 1.5],
+        send=[0, 0.1, 0.25, 0.5, 1],
+    )
+
+
+def _said(words: str) -> View:
+    figure = Figure(figsize=(9, 1.2))
+    first = words.split("\n")[0]
+    figure.text(0.02, 0.5, first, fontsize=9, wrap=True, va="center")
+    return View(figure, words)

@@ -1,0 +1,98 @@
+"""The pictures of pipelines say what the timeline says, and sliders reach every kind."""
+
+import pytest
+
+from course_lib.simulate.pipeline import simulate
+from course_lib.simulate.timeline import COMPUTE, Timeline, Track
+from course_lib.techniques.schedules import Op, gpipe, interleaved, one_f_one_b
+from course_lib.views.schedule_explorer import KINDS, pipeline_timeline, schedule_explorer
+from course_lib.views.schedule_gantt import schedule_gantt
+
+
+def boxes(view):
+    return sum(len(collection.get_paths()) for collection in view.figure.axes[0].collections)
+
+
+def labels(view):
+    return [text.get_text() for text in view.figure.axes[0].texts]
+
+
+def test_every_operation_is_a_box_with_its_microbatch_in_it():
+    view = schedule_gantt(simulate(one_f_one_b(3, 4)), "mine")
+    assert boxes(view) == 2 * 3 * 4
+    assert sorted(filter(str.isdigit, labels(view))) == sorted("0123" * 6)
+    assert [text.get_text() for text in view.figure.legends[0].get_texts()] == [
+        "forward",
+        "backward",
+    ]
+
+
+def test_words_are_the_grid_and_the_numbers_of_both_conventions():
+    head, *grid = schedule_gantt(simulate(gpipe(2, 2)), "GPipe").text.splitlines()
+    assert head == (
+        "GPipe: 9 long, idle 33.3% of all the time (50.0% of the working time), in flight 2 2"
+    )
+    assert grid == simulate(gpipe(2, 2)).text().splitlines()
+
+
+def test_timelines_side_by_side_share_one_scale():
+    view = schedule_gantt({"a": simulate(gpipe(2, 2)), "b": simulate(gpipe(2, 4))})
+    assert boxes(view) == 2 * 2 * 2 + 2 * 2 * 4
+    assert view.figure.axes[0].get_xlim() == (0, 15)
+    assert view.text.count("long, idle") == 2
+
+
+def test_stages_are_named_where_a_rank_has_several():
+    assert "2.1" in labels(schedule_gantt(simulate(interleaved(2, 2, 2))))
+
+
+def test_measured_times_are_told_by_their_order():
+    track = Track(0, COMPUTE, [0.0, 0.31], [0.3, 0.9], [Op("F", 0, 0), Op("B", 0, 0)])
+    assert schedule_gantt(Timeline(1, [track])).text.endswith("rank 0 | F0.0 B0.0")
+
+
+def test_no_timeline_is_refused():
+    with pytest.raises(ValueError, match="no timeline"):
+        schedule_gantt({})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_a_schedule_of_the_same_work(kind):
+    view = pipeline_timeline(kind, p=2, m=4)
+    work = 2 * 4 * (2 if kind == "interleaved" else 1) * (3 if kind == "ZB-H1" else 2)
+    assert boxes(view) == work
+    assert kind in view.text
+
+
+def test_costs_are_those_of_a_rank_however_many_stages_it_has():
+    assert "(m" not in pipeline_timeline("interleaved", p=2, m=4, v=2).text
+    # (m v + p - 1) (1 + 2) / v = (8 + 1) * 3 / 2
+    assert "13.5 long" in pipeline_timeline("interleaved", p=2, m=4, v=2).text
+
+
+def test_what_makes_no_schedule_is_said_in_place_of_a_picture():
+    view = pipeline_timeline("interleaved", p=4, m=6)
+    assert "m = 6 microbatches are not a multiple of p = 4" in view.text
+    assert not view.figure.axes
+
+
+def mine(p, m):
+    if m == 1:
+        raise NotImplementedError("not attempted yet")
+    return [[("F", s, i) for i in range(m)] + [("B", s, i) for i in range(m)] for s in range(p)]
+
+
+def test_the_learners_own_table_is_one_more_kind():
+    explorer = schedule_explorer(own=mine)
+    sliders, image = explorer.widget().children
+    kind, p, m, *_ = sliders.children
+    before = image.value
+    kind.value, p.value, m.value = "yours", 2, 3
+    assert image.value == pipeline_timeline("yours", p=2, m=3, own=mine).png() != before
+    m.value = 1
+    assert image.value == pipeline_timeline("yours", p=2, m=1, own=mine).png()
+    assert "not attempted yet" in pipeline_timeline("yours", p=2, m=1, own=mine).text
+
+
+def test_the_first_picture_is_1f1b():
+    assert schedule_explorer().text == pipeline_timeline().text
