@@ -34,6 +34,9 @@ def serve(control: socket.socket) -> None:
     """Take orders (one JSON a line) until the kernel closes its end; then leave nothing."""
     from course_lib.ranks import rank as rank_module  # imports torch, once for all ranks
 
+    rank_module.rehearse()
+    gc.collect()
+    gc.freeze()  # a rank is not to copy pages because its collector touches them
     _adopt_orphans()
     wake_read, wake_write = os.pipe()
     for end in (wake_read, wake_write):
@@ -51,7 +54,7 @@ def serve(control: socket.socket) -> None:
             if not ready:
                 with contextlib.suppress(Exception):
                     importlib.import_module(idle_imports.pop(0))
-                gc.freeze()  # ranks are not to copy pages that a collection would only touch
+                gc.freeze()
                 continue
             if wake_read in ready:
                 os.read(wake_read, 4096)

@@ -115,9 +115,6 @@ def collect(
             outcome = watch.until_over(timeout)
             if outcome.unfinished:
                 watch.ask_for_stacks()
-            if outcome.complete:
-                run_dir.store().set("release", b"1")
-                watch.until_gone()
             ended, watch = watch, None
             ended.end()
             return conclude(run_dir, outcome, timeout, observe)

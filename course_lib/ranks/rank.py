@@ -1,8 +1,10 @@
-"""The life of one rank process: join the group, run the learner's function, deliver, leave.
+"""The life of one rank process: join the group, run the learner's function, deliver, wait.
 
-A rank that has delivered its result or its exception does not leave at once: it waits to be ended.
-Were it to leave, its sockets would close, and every rank that waits for it would raise a
-"connection closed by peer" that hides what happened first.
+A rank that has delivered its result or its exception does not leave: it waits until the host ends
+it. Were it to leave, its sockets would close, and every rank that waits for it would raise a
+"connection closed by peer" that hides what happened first. And a process that is ended from outside
+runs no exit handlers, closes no group and joins no threads, so nothing can go wrong in them after
+the work was done.
 """
 
 import contextlib
@@ -40,7 +42,7 @@ def spawned() -> int:
 def main(folder: str, rank: int) -> int:
     """Run one rank of the job in `folder`; the exit status says only whether it delivered."""
     run_dir = RunDir(Path(folder))
-    stack_file = _redirect(run_dir, rank)
+    _redirect(run_dir, rank)
     job = pickle.loads(run_dir.job.read_bytes())
     # Longer than the kernel's patience: gloo's own time-out explains nothing.
     patience = datetime.timedelta(seconds=job["timeout"] + 60)
@@ -53,18 +55,11 @@ def main(folder: str, rank: int) -> int:
     _flush()
     run_dir.deliver(rank, what, payload)
     run_dir.tell(rank=rank, kind=what)
-    with contextlib.suppress(Exception):
-        store.wait(["release"], patience)  # until the kernel has all, or ends this process
-    with contextlib.suppress(Exception):
-        if dist.is_initialized():
-            dist.destroy_process_group()
-    _flush()
-    stack_file.close()
-    # Not sys.exit: the learner's threads and exit handlers cannot keep a finished rank alive.
-    os._exit(0)
+    time.sleep(patience.total_seconds())
+    return 0
 
 
-def _redirect(run_dir: RunDir, rank: int) -> io.FileIO:
+def _redirect(run_dir: RunDir, rank: int) -> None:
     """Send all that this process prints to its own file, Python and native code alike."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     output = os.open(run_dir.of(rank, "out"), flags)
@@ -86,7 +81,6 @@ def _redirect(run_dir: RunDir, rank: int) -> io.FileIO:
     if STACK_SIGNAL:
         # Runs in C, so it also shows the line of a rank that is blocked inside gloo.
         faulthandler.register(STACK_SIGNAL, stack_file, all_threads=False)
-    return stack_file
 
 
 def _settle(job: dict, rank: int) -> None:
@@ -165,6 +159,12 @@ def _describe(problem: BaseException) -> dict[str, Any]:
         "traceback": "".join(traceback.format_exception(problem)),
         "time": time.monotonic(),
     }
+
+
+def rehearse() -> None:
+    """Do once, in the host, what every rank would do first: look things up and fill caches."""
+    with Recorder(os.devnull, 0):
+        torch.ones(1).add_(1)
 
 
 def _flush() -> None:

@@ -44,7 +44,7 @@ class RunDir:
     def events(self) -> Path:
         return self.path / "events"
 
-    def store(self, timeout: datetime.timedelta = datetime.timedelta(minutes=1)) -> dist.Store:
+    def store(self, timeout: datetime.timedelta) -> dist.Store:
         """The rendezvous of this run.
 
         A file and not a TCPStore: nothing to connect to, no port, and 64 ranks meet faster.

@@ -57,7 +57,6 @@ class Watch:
         self.pipe = os.open(run_dir.events, os.O_RDWR | os.O_NONBLOCK)
         self.outcome = Outcome(world_size)
         self.pids: dict[int, int] = {}
-        self.gone: set[int] = set()
         self.bar = Bar(world_size)
         self.ended = False
         self._pending = b""
@@ -84,12 +83,6 @@ class Watch:
             if self._flooded():
                 break
         return outcome
-
-    def until_gone(self, patience: float = 2.0) -> None:
-        """Let the ranks of a complete run close their process group and leave by themselves."""
-        deadline = time.monotonic() + patience
-        while len(self.gone) < self.outcome.world_size and time.monotonic() < deadline:
-            self._receive(deadline - time.monotonic())
 
     def ask_for_stacks(self, patience: float = 0.5) -> None:
         """Let every unfinished rank write down where it is, blocked in C++ or not."""
@@ -131,7 +124,6 @@ class Watch:
         elif kind in ("result", "failure"):
             self.outcome.delivered[rank] = kind
         elif kind == "exited":
-            self.gone.add(rank)
             if rank not in self.outcome.delivered:
                 self.outcome.exited[rank] = details["code"]
         elif kind == "step":

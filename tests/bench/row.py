@@ -1,0 +1,69 @@
+"""What a row of the table is, and how two things are timed against each other."""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One line of the table.
+
+    `ratios` are ours to theirs, pair by pair; `limit` is the ratio that must not be exceeded.
+    A measurement that is not a comparison has no ratios and says in `note` what was found.
+    """
+
+    what: str
+    ratios: tuple[float, ...] = ()
+    limit: float | None = None
+    note: str = ""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.ratios)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        if len(self.ratios) < 2:
+            return self.ratios[0], self.ratios[0]
+        low, _, high = statistics.quantiles(self.ratios, n=4, method="inclusive")
+        return low, high
+
+    @property
+    def met(self) -> bool:
+        return self.limit is None or self.median <= self.limit
+
+
+@dataclass(frozen=True)
+class Row:
+    """A name for `--only`, what is compared, and the function that measures."""
+
+    name: str
+    title: str
+    measure: Callable[[], list[Measurement]]
+
+
+def paired(
+    ours: Callable[[], object], theirs: Callable[[], object], *, pairs: int, warm_up: int = 2
+) -> tuple[float, ...]:
+    """Time the two in turn, A B B A A B ..., and return the ratio of each pair.
+
+    A machine that slows down for a moment slows down both; changing who goes first cancels what
+    the first one leaves behind for the second.
+    """
+    for _ in range(warm_up):
+        ours()
+        theirs()
+    ratios = []
+    for pair in range(pairs):
+        order = (ours, theirs) if pair % 2 == 0 else (theirs, ours)
+        seconds = {which: _seconds(which) for which in order}
+        ratios.append(seconds[ours] / seconds[theirs])
+    return tuple(ratios)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
