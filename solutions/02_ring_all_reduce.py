@@ -126,8 +126,8 @@ def gather_broadcast_all_reduce(tensor: torch.Tensor) -> torch.Tensor:
 check(gather_broadcast_all_reduce)
 
 # %% [markdown]
-# Stuck, here or later? `from course_lib import hint`, then `hint(gather_broadcast_all_reduce)` for a
-# nudge, and with `, 3` for almost the answer.
+# Stuck, here or later? `from course_lib import hint`, then `hint(gather_broadcast_all_reduce)`
+# for a nudge, and with `, 3` for almost the answer.
 #
 # **Predict.** Four ranks all-reduce 1000 float32 values: 4000 bytes. How many bytes does rank 0
 # send? And rank 3? Commit to two numbers before you run the cell after next.
