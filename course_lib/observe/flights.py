@@ -1,6 +1,8 @@
 """Buffers in flight: what a send still reads and a receive still fills, until someone waits."""
 
+import itertools
 import weakref
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -8,21 +10,21 @@ import torch
 
 from course_lib.observe.calls import Call
 from course_lib.observe.events import CommEvent
-from course_lib.observe.memory import Extent, has_memory
+from course_lib.observe.memory import Extent, has_memory, reach
 
 
 @dataclass(slots=True)
-class Flight:
-    """An operation under way and its memory.
+class _Flight:
+    """An operation under way.
 
-    versions: weak references to tensors, with the count of writes to them so far.
+    extents: its memory.
+    versions: weak references to its tensors, with torch's count of writes to them so far.
     told: the kinds of trap already noted about it.
     """
 
     event: CommEvent
-    reads: list[Extent]
-    writes: list[Extent]
-    versions: list[tuple[weakref.ref, int]]
+    extents: list[Extent] = field(default_factory=list)
+    versions: list[tuple[weakref.ref, int]] = field(default_factory=list)
     told: set[str] = field(default_factory=set)
 
 
@@ -30,31 +32,43 @@ class Flights:
     """All operations that were issued and not yet waited for."""
 
     def __init__(self) -> None:
-        self._open: dict[int, Flight] = {}
-        self._low = self._high = 0  # all their memory lies in between
+        self._open: dict[int, _Flight] = {}
+        # (start, number, extent, whether it is written to, flight), sorted by address
+        self._extents: list[tuple[int, int, Extent, bool, _Flight]] = []
+        self._numbers = itertools.count()
+        self._longest = 0  # bytes of any extent so far
 
     def __bool__(self) -> bool:
         return bool(self._open)
 
     def start(self, event: CommEvent, call: Call, results: Iterable[torch.Tensor] = ()) -> None:
         """`event` is under way; `results` are buffers that it made itself."""
-        sources = [t for tensors in call.reads.values() for t in tensors]
-        targets = [t for tensors in call.writes.values() for t in tensors]
-        reads, writes = _extents(sources), _extents(targets) + _extents(results)
-        if extents := reads + writes:
-            low, high = min(e.start for e in extents), max(e.stop for e in extents)
-            if self._open:
-                low, high = min(low, self._low), max(high, self._high)
-            self._low, self._high = low, high
-            versions = [(weakref.ref(t), t._version) for t in sources + targets if _counted(t)]
-            self._open[event.n] = Flight(event, reads, writes, versions)
+        reads = [tensor for tensors in call.reads.values() for tensor in tensors]
+        writes = [tensor for tensors in call.writes.values() for tensor in tensors]
+        flight = _Flight(event)
+        for tensors, written in ((reads, False), (writes, True), (results, True)):
+            for tensor in filter(has_memory, tensors):
+                extent = Extent.of(tensor)
+                flight.extents.append(extent)
+                insort(self._extents, (extent.start, next(self._numbers), extent, written, flight))
+                self._longest = max(self._longest, extent.stop - extent.start)
+        if flight.extents:
+            flight.versions = [(weakref.ref(t), t._version) for t in reads + writes if _counted(t)]
+            self._open[event.n] = flight
 
     def land(self, n: int) -> bool:
         """Operation `n` was waited for; tells if its memory was changed without being noticed."""
         flight = self._open.pop(n, None)
-        if flight is None or flight.told:
+        if flight is None:
             return False
-        return any(
+        for extent in flight.extents:
+            place = bisect_left(self._extents, (extent.start,))
+            while self._extents[place][2] is not extent:
+                place += 1
+            del self._extents[place]
+        if not self._open:
+            self._longest = 0
+        return not flight.told and any(
             (tensor := reference()) is not None and tensor._version != version
             for reference, version in flight.versions
         )
@@ -62,38 +76,32 @@ class Flights:
     def disturbed(
         self, reads: Iterable[torch.Tensor], writes: Iterable[torch.Tensor]
     ) -> Iterator[tuple[str, CommEvent]]:
-        """(kind of trap, operation) for each flight that reading and writing these would disturb.
+        """(kind of trap, operation) for each one that reading and writing these would disturb.
 
-        A flight is named once for each kind, however often it is disturbed.
+        An operation is named once for each kind, however often it is disturbed.
         """
-        for tensor in filter(self._near, writes):
-            for flight in self._open.values():
-                if any(e.meets(tensor) for e in flight.reads + flight.writes):
-                    yield from self._tell("rewritten_in_flight", flight)
-        for tensor in filter(self._near, reads):
-            for flight in self._open.values():
-                if any(e.meets(tensor) for e in flight.writes):
-                    yield from self._tell("read_before_wait", flight)
+        for tensor in filter(has_memory, writes):
+            for _, flight in self._met_by(tensor):
+                yield from _tell("rewritten_in_flight", flight)
+        for tensor in filter(has_memory, reads):
+            for written, flight in self._met_by(tensor):
+                if written:
+                    yield from _tell("read_before_wait", flight)
 
-    def _near(self, tensor: torch.Tensor) -> bool:
-        # A quick look first: most tensors are far from all flights.
-        if not has_memory(tensor):
-            return False
+    def _met_by(self, tensor: torch.Tensor) -> Iterator[tuple[bool, _Flight]]:
         start = tensor.data_ptr()
-        return start < self._high and start + tensor.untyped_storage().nbytes() > self._low
-
-    @staticmethod
-    def _tell(kind: str, flight: Flight) -> Iterator[tuple[str, CommEvent]]:
-        # Whoever rewrites a buffer in place also reads it: one note says it.
-        if not flight.told or (
-            kind not in flight.told and "rewritten_in_flight" not in flight.told
-        ):
-            flight.told.add(kind)
-            yield kind, flight.event
+        first = bisect_left(self._extents, (start - self._longest,))
+        last = bisect_left(self._extents, (start + reach(tensor),))
+        for _, _, extent, written, flight in self._extents[first:last]:
+            if extent.meets(tensor):
+                yield written, flight
 
 
-def _extents(tensors: Iterable[torch.Tensor]) -> list[Extent]:
-    return [Extent.of(tensor) for tensor in tensors if has_memory(tensor)]
+def _tell(kind: str, flight: _Flight) -> Iterator[tuple[str, CommEvent]]:
+    # Whoever rewrites a buffer in place also reads it: one note says it.
+    if kind not in flight.told and "rewritten_in_flight" not in flight.told:
+        flight.told.add(kind)
+        yield kind, flight.event
 
 
 def _counted(tensor: torch.Tensor) -> bool:

@@ -94,9 +94,10 @@ class Handles:
         """Something else happens: let go of the last handle, and look at those nobody sees."""
         self._fresh = None
         if self._unseen:
-            now, is_completed = time.monotonic(), self._original["is_completed"]
+            now, get_future = time.monotonic(), self._original["get_future"]
             for pending, work in self._unseen:
-                if is_completed(work):
+                # Not is_completed, which comes a little later than whoever waits for the future.
+                if get_future(work).done():
                     pending.done = True
                     self._journal.done(pending.event.n, now)
             self._unseen = [(pending, work) for pending, work in self._unseen if not pending.done]
@@ -165,8 +166,7 @@ class Handles:
         pending.done = True
         self._journal.done(event.n, time.monotonic(), source)
         self._fresh = None
-        if not event.blocking:
-            self._watch.land(event, sys._getframe())
+        self._watch.land(event, sys._getframe())
 
     def _dropped(self, reference: _Reference) -> None:
         pending = self._pending.pop(reference.key, None)

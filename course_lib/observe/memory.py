@@ -43,6 +43,14 @@ def has_memory(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and not tensor.is_meta and tensor.numel() > 0
 
 
+def reach(tensor: torch.Tensor) -> int:
+    """Bytes from the first element of a non-empty `tensor` to its end, gaps included."""
+    if tensor.is_contiguous():
+        return tensor.numel() * tensor.element_size()
+    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
+
+
 def overlaps(tensor: torch.Tensor, start: int, stop: int) -> bool:
     """Whether any element of `tensor` lies in the bytes from `start` up to and without `stop`."""
     first = tensor.data_ptr()

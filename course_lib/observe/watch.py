@@ -40,6 +40,7 @@ class Watch(TorchDispatchMode):
         self._flights = Flights()
         self._cuts = CutGradients(note)
         self._thread = threading.get_ident()
+        self._up = False  # put on, and not yet taken off
         self._busy = False  # torch has put this mode aside while it handles an operator
         self._effects: dict[Any, Effects | None] = {}
 
@@ -83,17 +84,19 @@ class Watch(TorchDispatchMode):
 
     def arrange(self, over: bool = False) -> None:
         """Step into the way of operators if there is something to look for, or out of it."""
-        if self._busy or threading.get_ident() != self._thread:
+        wanted = not over and bool(self._flights or self._cuts)
+        if not (wanted or self._up) or self._busy or threading.get_ident() != self._thread:
             return
         if torch._C._current_graph_task_id() != -1:
             return
-        wanted = not over and bool(self._flights or self._cuts)
         stack = _python_dispatch._get_current_dispatch_mode_stack()
         # Others' modes are left alone: they are not taken off in another order than put on.
         if wanted and not stack:
             self.__enter__()
+            self._up = True
         elif not wanted and stack and stack[-1] is self:
             self.__exit__(None, None, None)
+            self._up = False
 
     def __torch_dispatch__(
         self, func: Any, types: tuple, args: tuple = (), kwargs: dict | None = None

@@ -9,7 +9,7 @@ import torch.distributed._functional_collectives as functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course_lib.ranks import collect
+from course_lib.ranks import RankError, collect
 
 N = 3
 
@@ -244,3 +244,15 @@ def test_where_is_the_learners_line():
     assert [frame.function for frame in where] == ["inner", "frames"]
     assert where[0].file == __file__
     assert where[0].line == frames.__code__.co_firstlineno + 2
+
+
+def unequal_tensors():
+    dist.all_reduce(torch.ones(4 + 2 * dist.get_rank()))
+
+
+def test_what_gloo_aborts_on_has_been_recorded():
+    with pytest.raises(RankError) as caught:
+        collect(unequal_tensors, 2)
+    (group,) = caught.value.trace.match().groups
+    assert (group.divergence.what, group.divergence.index) == ("size", 0)
+    assert [call.shapes for call in group.divergence.calls.values()] == [((4,),), ((6,),)]

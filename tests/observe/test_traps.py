@@ -3,6 +3,8 @@
 import pytest
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_lib.ranks import RankError, collect
 
@@ -120,6 +122,34 @@ def changed_while_reduced():
     work.wait()
 
 
+def changed_after_backward():
+    weight = torch.ones(3, requires_grad=True)
+    works = []
+
+    def hook(parameter):
+        works.append(dist.all_reduce(parameter.grad, async_op=True))
+
+    weight.register_post_accumulate_grad_hook(hook)
+    weight.sum().backward()
+    weight.grad /= 2
+    works[0].wait()
+
+
+def bucket_filled_again_in_backward():
+    bucket, works = torch.empty(3), []
+
+    def hook(parameter):
+        bucket.copy_(parameter.grad)
+        works.append(dist.all_reduce(bucket, async_op=True))
+
+    weights = [torch.ones(3, requires_grad=True) for _ in range(2)]
+    for weight in weights:
+        weight.register_post_accumulate_grad_hook(hook)
+    (weights[0] * weights[1]).sum().backward()
+    for work in works:
+        work.wait()
+
+
 def used_too_early():
     x = torch.zeros(4)
     if dist.get_rank() == 0:
@@ -149,6 +179,7 @@ def passed_on_too_early():
         (refilled, 0, "rewritten_in_flight", "fill_", "isend", "may receive the new values"),
         (received_over_a_send, 0, "rewritten_in_flight", "recv(", "isend(", "still being sent"),
         (changed_while_reduced, 0, "rewritten_in_flight", "mul_", "all_reduce", "still working"),
+        (changed_after_backward, 0, "rewritten_in_flight", "/= 2", "works.append", "still working"),
         (used_too_early, 1, "read_before_wait", "* 2", "irecv(", "before its values have arrived"),
         (passed_on_too_early, 1, "read_before_wait", "isend(", "irecv(", "irecv from rank 0"),
     ],
@@ -160,8 +191,17 @@ def test_a_buffer_in_flight(function, rank, kind, here, there, said):
     here, there = line(function, here), line(function, there)
     assert (trap.where[0].line, trap.issued_at[0].line) == (here, there)
     assert f"line {here} of {function.__name__}" in trap.message
-    assert f"line {there} of {function.__name__}" in trap.message
+    assert f"from line {there} of " in trap.message
     assert said in trap.message
+
+
+def test_a_bucket_in_flight_that_backward_fills_again():
+    traps = traps_of(bucket_filled_again_in_backward)
+    assert {trap.kind for trap in traps} == {"rewritten_in_flight"}
+    assert {trap.rank for trap in traps} == {0, 1}
+    first = traps[0]
+    assert first.issued_at[0].line == line(bucket_filled_again_in_backward, "works.append")
+    assert "the all_reduce from line" in first.message
 
 
 def careful():
@@ -203,6 +243,42 @@ def other_ways_to_wait():
     work = dist.all_reduce(x, async_op=True)
     work.get_future().wait()
     x.add_(1)
+
+
+class Nested(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls):
+        return False  # not worth loading torch's compiler
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def with_other_modes_and_tensors():
+    x = torch.ones(4)
+    with Nested():
+        work = dist.all_reduce(x, async_op=True)
+    work.wait()
+    x.add_(1)
+    work = dist.all_reduce(x, async_op=True)
+    with Nested(), FakeTensorMode():
+        torch.ones(4).add_(1)
+    torch.ones(4, device="meta").add_(1)
+    (torch.eye(3).to_sparse() @ torch.eye(3)).sum()
+    torch.nn.Parameter(torch.ones(3)).detach().add_(1)
+    with torch.inference_mode():
+        torch.ones(3).add_(1)
+    with Nested():
+        work.wait()
+    dist.all_reduce(x)
+    return torch._C._len_torch_dispatch_stack()
+
+
+def test_other_modes_and_tensors_are_left_alone():
+    results = collect(with_other_modes_and_tensors, 2)
+    assert list(results) == [0, 0]
+    assert results.notes == []
+    assert len(results.trace.of(0)) == 3
 
 
 def test_no_false_accusations():
