@@ -634,6 +634,19 @@ def one_stage_is_lost(p, m, v):
     return [[(k, s + (s > 0), i) for k, s, i in row] for row in rows]
 
 
+@wrong("interleaved_schedule", says="stage 0 never runs B or I of microbatch 2")
+def an_iterator_that_is_used_up(p, m, v):
+    rows = []
+    for r in range(p):
+        stages = reversed(range(r, p * v, p))
+        backwards = [
+            ("B", s, i) for start in range(0, m, p) for s in stages for i in range(start, start + p)
+        ]
+        row = interleaved_rows(p, m, v)[r]
+        rows.append([op for op in row if op[0] == "F" or op in backwards])
+    return rows
+
+
 @wrong("interleaved_schedule", says="it needs F3.0, which comes after it")
 def the_warm_up_of_plain_1f1b(p, m, v):
     rows = []

@@ -1,0 +1,1095 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 05 · Pipeline parallelism
+#
+# **After this notebook you can**
+#
+# - cut a model between ranks and train it, with the gradients of one process;
+# - write GPipe, 1F1B and interleaved schedules as tables, and run any such table on real ranks;
+# - say before a run how long a pipeline stands idle and how many microbatches it must hold;
+# - explain why 1F1B hangs with sends that wait, and find the ranks that are stuck;
+# - choose the number of microbatches, stages per rank and the schedule for a given cluster.
+#
+# **You need** `send`, `recv` and `isend` from notebook 00. **It takes** 75 to 90 minutes of your
+# time and under a minute of the machine's.
+
+# %%
+import time
+from types import SimpleNamespace
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from course_lib import check, run_ranks
+from course_lib.simulate import simulate
+from course_lib.techniques.schedules import Op, validate
+from course_lib.views.schedule_gantt import schedule_gantt
+
+# %% [markdown]
+# ## 1. The problem, as a number
+#
+# GPT-3 has 175 billion parameters in 96 layers. To train it takes 16 bytes a parameter: 2.8 TB of
+# weights, gradients and optimizer state, the memory of 35 GPUs with 80 GB each. One machine has
+# eight. Tensor parallelism (notebook 04) splits each layer over these eight, and that is as far as
+# it should go: it sends several messages in *every* layer, too much for the network between
+# machines.
+#
+# The other way to cut is between layers. What has to cross such a cut?
+
+# %%
+sequence, hidden, layers = 2048, 12288, 96  # GPT-3
+activation = 2 * sequence * hidden  # bytes of one sequence in bfloat16
+print(f"across one cut, forward: {activation / 1e6:.0f} MB for each sequence, and as much back")
+
+inside_one_layer = 4 * 2 * (8 - 1) / 8 * activation  # four all-reduces on 8 ranks
+print(f"tensor parallel, every layer: {inside_one_layer / 1e6:.0f} MB sent by each rank")
+print(f"in twelve layers between two cuts: {12 * inside_one_layer / 1e6:.0f} MB")
+
+# %% [markdown]
+# 50 MB each way against 4.2 GB. Cutting between layers is cheap: about forty times fewer bytes
+# here. So large models are cut both ways: tensor parallel inside a machine, *pipeline parallel*
+# between machines.
+#
+# It has a price of its own. The second machine has nothing to do until the first is finished. How
+# much of eight machines stands idle, and what can be done about it, is the subject of this
+# notebook.
+#
+# **Who solved it, and when.** Huang et al. cut the batch into *microbatches* that follow each other
+# through the stages (GPipe, 2018, NeurIPS 2019, arXiv 1811.06965). Narayanan et al. let backward
+# passes begin early (PipeDream, SOSP 2019; 1F1B with a flush, ICML 2021) and gave each rank several
+# small stages (*interleaving*, Megatron-LM, SC 2021). Qi et al. split the backward pass to fill
+# what was left (Zero Bubble, ICLR 2024). You will build all of it here.
+
+# %% [markdown]
+# ## 2. Two stages by hand
+#
+# Autograd ends at the border of a process. So how does a gradient cross? Here is the trick in one
+# process. The graph is cut with `detach()`, and each half runs backward by itself.
+
+# %%
+first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+x, y = torch.randn(2, 3, 4)
+
+h = first(x)  # stage 0
+arrived = h.detach().requires_grad_()  # what stage 1 receives: the start of a new graph
+loss = nn.functional.mse_loss(second(arrived), y)
+loss.backward()  # ends at `arrived`
+h.backward(arrived.grad)  # stage 0 goes on from there
+
+whole = nn.functional.mse_loss(second(first(x)), y)
+expected = torch.autograd.grad(whole, first.weight)[0]
+print("the same gradient as in one piece:", torch.equal(first.weight.grad, expected))
+
+# %% [markdown]
+# Two tensors cross: `arrived` forward, `arrived.grad` back.
+#
+# ### Exercise 1: `two_stage_step`
+#
+# Now on two ranks. Rank 0 has the first half of the layers as `module` and reads `inputs`. Rank 1
+# has the second half and reads `targets`. (Both get both; the other one is filled with nan.) What
+# crosses has the shape of `inputs`.
+
+
+# %% exercise="two_stage_step"
+def two_stage_step(module, inputs, targets, loss):
+    """Forward and backward over two ranks. Returns the loss on rank 1, None on rank 0."""
+    ### BEGIN SOLUTION
+    crossing = torch.empty_like(inputs)
+    if dist.get_rank() == 0:
+        output = module(inputs)
+        dist.send(output.detach(), dst=1)
+        dist.recv(crossing, src=1)
+        output.backward(crossing)
+        return None
+    dist.recv(crossing, src=0)
+    crossing.requires_grad_()
+    value = loss(module(crossing), targets)
+    value.backward()
+    dist.send(crossing.grad, dst=0)
+    return value.detach()
+    ### END SOLUTION
+
+
+# %% check="two_stage_step"
+check(two_stage_step)
+
+# %% [markdown]
+# Stuck, here or later? `from course_lib import hint`, then `hint(two_stage_step)` for a nudge, and
+# with `, 3` for almost the answer.
+
+# %% [markdown]
+# ## 3. The bubble
+#
+# Look at when each rank works. With four stages and one batch:
+
+# %%
+NAIVE = [[Op("F", s, 0), Op("B", s, 0)] for s in range(4)]
+schedule_gantt(simulate(NAIVE, forward=1, backward=2), "naive, 4 stages")
+
+# %% [markdown]
+# You have just read a **schedule**. It is a table: for each rank the operations that it runs, in
+# order. `Op("F", 2, 0)` is the forward pass of stage 2 on microbatch 0, `Op("B", 2, 0)` its
+# backward. *When* an operation runs is not in the table. It follows: F of stage 2 waits for F of
+# stage 1, B of stage 2 waits for B of stage 3. The simulator plays this through; here a forward
+# takes one step and a backward two, about as on a GPU.
+#
+# Four GPUs, and at any moment one works: three quarters of the time are idle. The field calls the
+# idle time the **bubble**, and measures it in two ways that are easily mixed up:
+#
+# - as a share of *all the time* (GPipe, Zero Bubble);
+# - as a multiple of the *working time* (Megatron-LM).
+#
+# **Microbatches** make it smaller. Cut the batch into $m$ parts and send them through one after the
+# other. Stage 1 can work on part 0 while stage 0 works on part 1.
+#
+# ### Exercise 2: `bubble_fractions`
+#
+# With $p$ equal stages and $m$ microbatches, let one step be the forward and the backward of one
+# microbatch in one stage. A stage works $m$ steps. How many does it stand idle, waiting for the
+# first microbatch to arrive and for the last one to come back? Return the bubble in both
+# conventions. Draw $p = 2$, $m = 3$ on paper first.
+
+
+# %% exercise="bubble_fractions"
+def bubble_fractions(p: int, m: int) -> tuple[float, float]:
+    """The bubble as a share of all the time, and as a multiple of the working time."""
+    ### BEGIN SOLUTION
+    return (p - 1) / (m + p - 1), (p - 1) / m
+    ### END SOLUTION
+
+
+# %% check="bubble_fractions"
+check(bubble_fractions)
+
+# %% [markdown]
+# **Predict.** Eight stages. How many microbatches does it take until less than 10 % of all the time
+# is idle?
+
+# %%
+### BEGIN SOLUTION
+guess_m = 64
+### END SOLUTION
+
+# %%
+for p in (2, 4, 8, 64):
+    by_total = next(m for m in range(1, 1000) if bubble_fractions(p, m)[0] < 0.1)
+    by_ideal = next(m for m in range(1, 1000) if bubble_fractions(p, m)[1] < 0.1)
+    print(f"p = {p:2}: m = {by_total:3} for 10 % of all the time, {by_ideal:3} of the working time")
+print("your guess for p = 8:", guess_m)
+
+# %% [markdown]
+# **Explain.** $\frac{p-1}{m+p-1} < \frac{1}{10}$ means $m > 9(p-1)$. By the other convention it is
+# $m > 10(p-1)$. So a lesson that says "below 10 %" should say of what. And "microbatches bring the
+# bubble below 10 %" is true of any pipeline, for a batch that is large enough. With 64 stages that
+# is 568 microbatches, and the batch size is not free to choose: it decides how well the model
+# learns.
+
+# %% [markdown]
+# ## 4. GPipe as a table
+#
+# GPipe's schedule is the simplest that there is: on every stage all forwards, then all backwards.
+#
+# ### Exercise 3: `gpipe_schedule`
+#
+# Return one row for each of the $p$ ranks. Stage $s$ is on rank $s$.
+
+
+# %% exercise="gpipe_schedule"
+def gpipe_schedule(p: int, m: int) -> list[list[Op]]:
+    """All forwards, then all backwards: a row of operations for every rank."""
+    ### BEGIN SOLUTION
+    return [[Op("F", s, i) for i in range(m)] + [Op("B", s, i) for i in range(m)] for s in range(p)]
+    ### END SOLUTION
+
+
+# %% check="gpipe_schedule"
+check(gpipe_schedule)
+
+# %%
+gpipe = simulate(gpipe_schedule(4, 8))
+schedule_gantt(gpipe, "GPipe")
+
+# %% [markdown]
+# The picture is drawn from your table, and section 6 runs the same table on real ranks. That is why
+# schedules are data here. A schedule that is written twice, once as a loop that runs and once as a
+# picture, will sooner or later be two schedules.
+#
+# A table can be wrong in many ways, and a pipeline with a wrong table hangs. So it is checked
+# before anything starts. Here B1 of rank 1 stands before F1:
+
+# %% tags=["raises-exception"]
+broken = gpipe_schedule(3, 2)
+broken[1] = [Op("F", 1, 0), Op("B", 1, 1), Op("F", 1, 1), Op("B", 1, 0)]
+validate(broken)
+
+# %% [markdown]
+# ## 5. What it holds: GPipe against 1F1B
+#
+# Between F and B of a microbatch a stage must keep its activations. They, not the weights, often
+# fill the memory. A microbatch in that state is **in flight**.
+#
+# ### Exercise 4: `peak_in_flight`
+#
+# How many are in flight at the worst moment of a row? Later in this notebook a backward will come
+# in two halves, I and W; then the microbatch is in flight until I.
+
+
+# %% exercise="peak_in_flight"
+def peak_in_flight(row: list[Op]) -> int:
+    """The most microbatches (of any stage of this rank) between their F and their B or I."""
+    ### BEGIN SOLUTION
+    held = most = 0
+    for op in row:
+        if op.kind == "F":
+            held += 1
+        elif op.kind in ("B", "I"):
+            held -= 1
+        most = max(most, held)
+    return most
+    ### END SOLUTION
+
+
+# %% check="peak_in_flight"
+check(peak_in_flight)
+
+# %%
+print("GPipe, p = 4, m = 8:", [peak_in_flight(row) for row in gpipe_schedule(4, 8)])
+
+# %% [markdown]
+# All of them, everywhere. So GPipe has a conflict: more microbatches make the bubble small, and
+# more microbatches fill the memory. (GPipe's way out is *re-materialization*: keep only the input
+# of the stage and run the forward again before the backward, for a third more computation.)
+#
+# But look at rank 3 in the picture. It could run B0 right after F0: there is nothing to wait for.
+# Then rank 2 could run its B0 early as well, and so on. **1F1B** (one forward, one backward) does
+# that: a backward as soon as there is one.
+#
+# ### Exercise 5: `one_f_one_b_schedule`
+#
+# Each row has three parts.
+#
+# - *Warm-up*: some forwards, so that the stages behind have something to do. The last stage needs
+#   none, the one before it needs one, ...
+# - *Steady state*: one forward, one backward, in turn.
+# - *Cool-down*: the backwards that are left.
+#
+# There may be fewer microbatches than stages.
+
+
+# %% exercise="one_f_one_b_schedule"
+def one_f_one_b_schedule(p: int, m: int) -> list[list[Op]]:
+    """1F1B: every stage runs a backward as soon as there is one."""
+    ### BEGIN SOLUTION
+    table = []
+    for s in range(p):
+        warm_up = min(p - s - 1, m)
+        row = [Op("F", s, i) for i in range(warm_up)]
+        for i in range(m - warm_up):
+            row += [Op("F", s, warm_up + i), Op("B", s, i)]
+        row += [Op("B", s, i) for i in range(m - warm_up, m)]
+        table.append(row)
+    return table
+    ### END SOLUTION
+
+
+# %% check="one_f_one_b_schedule"
+check(one_f_one_b_schedule)
+
+# %% [markdown]
+# **Predict.** Four stages, eight microbatches. How much shorter is 1F1B than GPipe, in steps? And
+# how many microbatches does rank 0 hold?
+
+# %%
+### BEGIN SOLUTION
+guess_shorter = 0
+guess_held = 4
+### END SOLUTION
+
+# %%
+one_f_one_b = simulate(one_f_one_b_schedule(4, 8))
+print("your guesses:", guess_shorter, "steps shorter,", guess_held, "held by rank 0")
+schedule_gantt({"GPipe": gpipe, "1F1B": one_f_one_b})
+
+# %% [markdown]
+# **Explain.** 1F1B is not faster at all. The first microbatch still has to reach the last stage and
+# come back, and the idle time of a stage is the same, only in other places. What changes is
+# memory: stage $s$ holds $\min(m, p - s)$ microbatches, no matter how large $m$ is. That is worth a
+# lot: now $m$ can grow until the bubble is small.
+
+# %% [markdown]
+# ## 6. The executor
+#
+# ### Exercise 6: `run_schedule`
+#
+# One function that runs *any* such table on real ranks. Each rank gets its row and goes through it.
+# For each F it needs its microbatch of the inputs or what the rank before sends, and sends its
+# output on. For each B it needs the gradient from the rank behind, and sends one to the rank
+# before.
+#
+# - Cut `inputs` and `targets` into $m$ microbatches with `chunk`; $m$ is the number of F in the
+#   row.
+# - Start sends with `dist.isend`. Keep the handle *and the tensor* until the end, then wait for
+#   all. (Why not `dist.send`? Section 7.)
+# - The loss is a mean over samples. The mean over the whole batch is the mean of the $m$ means, so
+#   each microbatch's loss is divided by $m$ before its backward.
+
+
+# %% exercise="run_schedule"
+def run_schedule(row, module, inputs, targets, loss):
+    """Run this rank's row. Gradients go to .grad; the last rank returns the mean loss, others None.
+
+    row: operations F and B of stage = rank. module: this stage. What crosses a boundary has the
+    shape of a microbatch of `inputs`. Rank 0 reads `inputs`, the last rank `targets`.
+    """
+    ### BEGIN SOLUTION
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    m = sum(op.kind == "F" for op in row)
+    xs, ys = inputs.chunk(m), targets.chunk(m)
+    kept, sending, total = {}, [], 0.0
+
+    def receive(source):
+        tensor = torch.empty_like(xs[0])
+        dist.recv(tensor, src=source)
+        return tensor
+
+    def send(tensor, target):
+        sending.append((dist.isend(tensor, dst=target), tensor))
+
+    for kind, _, i in row:
+        if kind == "F":
+            x = xs[i] if rank == 0 else receive(rank - 1).requires_grad_()
+            output = module(x)
+            if rank == last:
+                output = loss(output, ys[i]) / m
+                total += output.detach()
+            else:
+                send(output.detach(), rank + 1)
+            kept[i] = x, output
+        else:
+            x, output = kept.pop(i)
+            if rank == last:
+                output.backward()
+            else:
+                output.backward(receive(rank + 1))
+            if rank > 0:
+                send(x.grad, rank - 1)
+    for work, _ in sending:
+        work.wait()
+    return total if rank == last else None
+    ### END SOLUTION
+
+
+# %% check="run_schedule"
+check(run_schedule)
+
+# %% [markdown]
+# ### The same table, simulated and run
+#
+# Four ranks share the cores of your machine, so their times say little about four GPUs. Unless
+# their work is to sleep: any number of processes can do that at the same time. This stage sleeps 10
+# ms in a forward and 20 ms in a backward, and writes down when.
+
+# %%
+FORWARD, BACKWARD = 0.010, 0.020  # seconds
+
+
+class Sleep(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, log):
+        ctx.log = log
+        return Sleep.doze("F", FORWARD, x, log)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return Sleep.doze("B", BACKWARD, gradient, ctx.log), None
+
+    @staticmethod
+    def doze(kind, seconds, tensor, log):
+        start = time.monotonic()
+        time.sleep(seconds)
+        log.append((kind, start, time.monotonic()))
+        return tensor.clone()
+
+
+class SleepingStage(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+        self.log = []
+
+    def forward(self, x):
+        return Sleep.apply(x * self.scale, self.log)
+
+
+def run_sleeping(table, width=8):
+    stage, x = SleepingStage(), torch.ones(8, width)
+    dist.barrier()
+    run_schedule(table[dist.get_rank()], stage, x, torch.zeros_like(x), nn.functional.mse_loss)
+    return stage.log
+
+
+# %%
+from course_lib.simulate import COMPUTE, Timeline, Track
+
+
+def measured(logs, table):
+    """The ranks' logs as a timeline, in units of one forward."""
+    zero = min(log[0][1] for log in logs)
+    tracks = []
+    for rank, (log, row) in enumerate(zip(logs, table, strict=True)):
+        starts, ends = ([(entry[k] - zero) / FORWARD for entry in log] for k in (1, 2))
+        tracks.append(Track(rank, COMPUTE, starts, ends, row))
+    return Timeline(len(table), tracks)
+
+
+tables = {"GPipe": gpipe_schedule(4, 8), "1F1B": one_f_one_b_schedule(4, 8)}
+runs = {name: run_ranks(run_sleeping, 4, table) for name, table in tables.items()}
+for name, run in runs.items():
+    same = all([kind for kind, *_ in log] == [op.kind for op in row]
+               for log, row in zip(run, tables[name], strict=True))  # fmt: skip
+    print(f"{name}: every rank ran its row in order: {same}")
+
+# %% tags=["nbval-ignore-output"]
+schedule_gantt(
+    {
+        "1F1B, simulated": one_f_one_b,
+        "1F1B, as it ran": measured(runs["1F1B"], tables["1F1B"]),
+        "GPipe, as it ran": measured(runs["GPipe"], tables["GPipe"]),
+    }
+)
+
+# %% [markdown]
+# ### The memory, measured
+#
+# Autograd lets you watch what it saves: `saved_tensors_hooks` calls a function for every tensor
+# that is kept for backward. Here every such tensor becomes a `Saved` that knows when it is gone.
+#
+# **Predict.** In units of what one microbatch takes, what is the peak on each of four ranks with
+# eight microbatches, for GPipe and for 1F1B?
+
+# %%
+### BEGIN SOLUTION
+guess_gpipe = [8, 8, 8, 8]
+guess_1f1b = [4, 3, 2, 1]
+### END SOLUTION
+
+
+# %%
+class Saved:
+    now = most = 0
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+        Saved.now += tensor.nbytes
+        Saved.most = max(Saved.most, Saved.now)
+
+    def __del__(self):
+        Saved.now -= self.tensor.nbytes
+
+
+def peak_of_saved_bytes(table):
+    stage, x = nn.Sequential(nn.Tanh(), nn.Softplus(), nn.Tanh()), torch.ones(8, 64)
+    stage.append(SleepingStage())  # it has a parameter
+    row = table[dist.get_rank()]
+    m = sum(op.kind == "F" for op in row)
+    x = x[:m]  # one sample in each microbatch
+    with torch.autograd.graph.saved_tensors_hooks(Saved, lambda saved: saved.tensor):
+        run_schedule(row, stage, x, torch.zeros_like(x), nn.functional.mse_loss)
+    return Saved.most
+
+
+one = run_ranks(peak_of_saved_bytes, 4, gpipe_schedule(4, 1))
+for name, table in tables.items():
+    most = run_ranks(peak_of_saved_bytes, 4, table)
+    units = [round(a / b, 2) for a, b in zip(most, one, strict=True)]
+    print(f"{name:5} measured {units}, by your count {[peak_in_flight(row) for row in table]}")
+print("your guesses:", guess_gpipe, guess_1f1b)
+
+# %% [markdown]
+# ## 7. Why sends must not wait
+#
+# The same executor, but with `dist.send`, which comes back when the receiver has taken the message.
+
+
+# %%
+def run_with_blocking_sends(table):
+    """Rows run as before; only messages matter here."""
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    message = torch.zeros(1)
+    for kind, _, _ in table[rank]:
+        source, target = (rank - 1, rank + 1) if kind == "F" else (rank + 1, rank - 1)
+        if 0 <= source <= last:
+            dist.recv(message, src=source)
+        if 0 <= target <= last:
+            dist.send(message, dst=target)
+    return "finished"
+
+
+run_ranks(run_with_blocking_sends, 3, gpipe_schedule(3, 4))
+
+# %% [markdown]
+# **Predict.** And 1F1B?
+
+# %% tags=["raises-exception"]
+run_ranks(run_with_blocking_sends, 3, one_f_one_b_schedule(3, 4))
+
+# %% [markdown]
+# In GPipe all messages go forward, then all go back. In the steady state of 1F1B stage $s$ sends an
+# activation on *while* stage $s+1$ sends a gradient back. Both wait in `send`, and nobody receives.
+#
+# The table itself is not to blame: its order is fine, as `validate` says. So a checker must know
+# how messages travel. The simulator has a mode for that.
+
+# %% tags=["raises-exception"]
+from course_lib.simulate import simulate_blocking
+
+validate(one_f_one_b_schedule(3, 4))  # no complaint
+simulate_blocking(one_f_one_b_schedule(3, 4))
+
+# %% [markdown]
+# ### Exercise 7: `stuck_ranks`
+#
+# Write the heart of it. `programs[r]` lists what rank $r$ does: `("send", peer)`, `("recv", peer)`
+# or `("run", name)`. A send and a recv are over when both ranks have come to them, each naming the
+# other. Return the ranks that never get to their end.
+
+
+# %% exercise="stuck_ranks"
+def stuck_ranks(programs: list[list[tuple]]) -> list[int]:
+    """The ranks that wait for ever, if a send lasts until it is received."""
+    ### BEGIN SOLUTION
+    ranks = range(len(programs))
+    place = [0] * len(programs)
+
+    def step(rank):
+        return programs[rank][place[rank]] if place[rank] < len(programs[rank]) else None
+
+    moved = True
+    while moved:
+        moved = False
+        for rank in ranks:
+            if step(rank) is None:
+                continue
+            what, peer = step(rank)
+            if what == "run":
+                place[rank] += 1
+                moved = True
+            elif what == "send" and step(peer) == ("recv", rank):
+                place[rank] += 1
+                place[peer] += 1
+                moved = True
+    return [rank for rank in ranks if step(rank) is not None]
+    ### END SOLUTION
+
+
+# %% check="stuck_ranks"
+check(stuck_ranks)
+
+# %% [markdown]
+# Two cures are in use. One you have written: sends that do not wait, with buffers that stay alive.
+# The other groups the send to a neighbour with the receive from it in one call (Megatron-LM's
+# `send_forward_recv_backward`, `dist.batch_isend_irecv`), so that neither can come first.
+
+# %% [markdown]
+# ## 8. Interleaving: smaller stages, more of them
+#
+# The bubble is $p-1$ times the forward and backward of *one stage*. Smaller stages, smaller bubble.
+# But the number of ranks is fixed. So give each rank $v$ small stages that are far apart: rank $r$
+# holds the stages $r$, $r + p$, $r + 2p$, ... Megatron-LM calls them *model chunks*. A microbatch
+# now goes round the ranks $v$ times.
+#
+# $$\text{bubble} = \frac{1}{v}\cdot\frac{p-1}{m} \text{ of the working time}$$
+#
+# **Predict.** Four ranks, eight microbatches, $v = 2$. The bubble was 27 % of all the time. Now?
+# And how many times as many messages are sent?
+
+# %%
+### BEGIN SOLUTION
+guess_bubble = 0.16
+guess_messages = 2
+### END SOLUTION
+
+# %% [markdown]
+# ### Exercise 8: `interleaved_schedule`
+#
+# $m$ is a multiple of $p$. Write the forwards of rank $r$ as one list: microbatches go in groups of
+# $p$, a group through the first stage of the rank, then through its second, and so on; then the
+# next group. The list of backwards is the same with the stages from last to first. Then 1F1B again,
+# with a warm-up of $2(p-r-1) + (v-1)p$ forwards (at most all of them).
+
+
+# %% exercise="interleaved_schedule"
+def interleaved_schedule(p: int, m: int, v: int) -> list[list[Op]]:
+    """1F1B with stages r, r + p, ..., r + (v-1) p on rank r."""
+    ### BEGIN SOLUTION
+    table = []
+    for r in range(p):
+
+        def passes(kind, chunks, r=r):
+            return [
+                Op(kind, r + c * p, i)
+                for start in range(0, m, p)
+                for c in chunks
+                for i in range(start, start + p)
+            ]
+
+        forwards, backwards = passes("F", range(v)), passes("B", range(v)[::-1])
+        warm_up = min(2 * (p - r - 1) + (v - 1) * p, m * v)
+        row = forwards[:warm_up]
+        for f, b in zip(forwards[warm_up:], backwards, strict=False):
+            row += [f, b]
+        table.append(row + backwards[m * v - warm_up :])
+    return table
+    ### END SOLUTION
+
+
+# %% check="interleaved_schedule"
+check(interleaved_schedule)
+
+# %%
+interleaved = simulate(interleaved_schedule(4, 8, 2), forward=1 / 2, backward=2 / 2)
+print("your guess:", guess_bubble, "- the formula:", round(3 / 8 / 2 / (1 + 3 / 8 / 2), 4))
+schedule_gantt({"1F1B": one_f_one_b, "interleaved, v = 2": interleaved})
+
+# %% [markdown]
+# (A box says stage and microbatch.) Is that free? Count the messages, on real ranks. This is the
+# course's own executor, which runs tables with several stages a rank; yours could be taught to.
+
+# %%
+from course_lib.techniques.pipeline import Pipeline, stages_of
+
+
+def one_step(table):
+    torch.manual_seed(0)
+    modules = {stage: nn.Linear(16, 16) for stage in stages_of(table, dist.get_rank())}
+    pipeline = Pipeline(modules, table, nn.functional.mse_loss)
+    x = torch.ones(8, 16)
+    pipeline.train_step(x, x)  # in the first step the ranks also tell each other the shapes
+    pipeline.train_step(x, x)
+
+
+def messages_of_one_step(table):
+    trace = run_ranks(one_step, 4, table).trace
+    sends = [event for event in trace.events if event.op == "send"]
+    return sum(len(event.shapes[0]) == 2 for event in sends) // 2  # not the headers with shapes
+
+
+plain = messages_of_one_step(one_f_one_b_schedule(4, 8))
+twice = messages_of_one_step(interleaved_schedule(4, 8, 2))
+print(f"messages in a step: 1F1B {plain}, interleaved {twice}, {twice / plain:.2f} times as many")
+print("your guess:", guess_messages)
+
+# %% [markdown]
+# 1F1B crosses $p - 1$ boundaries, interleaving $vp - 1$: a bit more than $v$ times as many. It also
+# holds more microbatches in flight, of smaller stages. Megatron-LM reports 10 % and more throughput
+# from it, where the network allows.
+
+# %% [markdown]
+# ## 9. A real model, and PyTorch's own
+#
+# `torch.distributed.pipelining` is PyTorch's implementation: `ScheduleGPipe`, `Schedule1F1B`,
+# `ScheduleInterleaved1F1B`, and zero-bubble schedules. Below both train the tiny GPT on two ranks,
+# from the same weights, on the same batch.
+#
+# A model is cut by cost, not by number of layers, since the slowest stage sets the pace. The costs
+# of this one, in floating-point operations of a forward pass:
+
+# %%
+from course_lib.models import batches, tiny_gpt
+from course_lib.models.tiny_gpt import token_loss
+from course_lib.techniques.stages import cut, layer_costs, split_by_cost
+
+
+def gpt_layers():
+    model = tiny_gpt(layers=6, hidden=32, seed=0)
+    return nn.Sequential(model.embedding, *model.blocks, model.head)
+
+
+tokens, targets = next(batches(1, 16))
+costs = layer_costs(gpt_layers(), tokens)
+print("costs:", costs)
+for stages in (2, 3, 4):
+    parts = split_by_cost(costs, stages)
+    shares = [round(100 * sum(costs[i] for i in part) / sum(costs)) for part in parts]
+    print(f"{stages} stages: {[list(part) for part in parts]}, {shares} % of the work")
+
+# %% [markdown]
+# The embedding is only a look-up and costs nothing here; in a model with a large vocabulary the
+# head is as heavy as several blocks.
+
+
+# %%
+def same_step_twice():
+    from torch.distributed import pipelining as torch_pipelining
+
+    from course_lib.techniques import schedules
+
+    rank, m, device = dist.get_rank(), 4, torch.device("cpu")
+    tokens, targets = next(batches(1, 16))
+    kinds = {
+        "GPipe": (schedules.gpipe(2, m), "ScheduleGPipe"),
+        "1F1B": (schedules.one_f_one_b(2, m), "Schedule1F1B"),
+        "interleaved": (schedules.interleaved(2, m, 2), "ScheduleInterleaved1F1B"),
+        "zero bubble": (schedules.zb_h1(2, m), "ScheduleInterleavedZeroBubble"),
+    }
+    found = {}
+    for kind, (table, name) in kinds.items():
+        pairs = []
+        for number in (schedules.num_stages(table), 4 if "Interleaved" in name else 2):
+            parts = cut(gpt_layers(), split_by_cost(costs, number))
+            pairs.append({stage: parts[stage] for stage in range(rank, number, 2)})
+        ours, theirs = pairs
+
+        loss = Pipeline(ours, table, token_loss).train_step(tokens, targets)
+
+        number = len(theirs) * 2
+        stages = [
+            torch_pipelining.PipelineStage(part, stage, number, device)
+            for stage, part in theirs.items()
+        ]
+        schedule = getattr(torch_pipelining, name)(
+            stages if "Interleaved" in name else stages[0], n_microbatches=m, loss_fn=token_loss
+        )
+        losses = []
+        if rank == 0:
+            schedule.step(tokens)
+        else:
+            schedule.step(target=targets, losses=losses)
+
+        gradients = [
+            {n: p.grad for part in parts.values() for n, p in part.named_parameters()}
+            for parts in (ours, theirs)
+        ]
+        shared = gradients[0].keys() & gradients[1].keys()
+        apart = max((gradients[0][n] - gradients[1][n]).abs().max().item() for n in shared)
+        found[kind] = (loss, torch.stack(losses).mean() if losses else None, apart)
+    return found
+
+
+zero_rank, last_rank = run_ranks(same_step_twice, 2, timeout=50, observe=False)
+for kind, (ours, theirs, apart) in last_rank.items():
+    apart = max(apart, zero_rank[kind][2])
+    print(
+        f"{kind:12} loss {ours:.4f}, PyTorch's {theirs:.4f}; "
+        f"gradients equal within 1e-6: {apart < 1e-6}"
+    )
+
+# %% [markdown]
+# Interleaved and zero bubble have two stages a rank in PyTorch; the losses are the same, because
+# every schedule computes the same gradient. Only *when* differs.
+
+# %% [markdown]
+# ## 10. Explore
+#
+# All schedules, with your own 1F1B among them as "yours". A red box is the half of a backward that
+# the stage before waits for, a yellow one the half that nobody waits for; the assignment is about
+# these.
+
+# %%
+from course_lib.views.schedule_explorer import schedule_explorer
+
+schedule_explorer(own=one_f_one_b_schedule)
+
+# %% [markdown]
+# **Explore.** Set `send` to 0.5 in 1F1B: where does new idle time appear? Then set GPipe: why does
+# it suffer less? Which of interleaved and ZB-H1 wins at $p = 4$, $m = 8$, $v = 2$, and which at $v
+# = 4$? What do both pay?
+
+# %% [markdown]
+# ## 11. At scale
+#
+# **Your run on other networks.** The run of section 6 once more, with messages of 4 MB, replayed on
+# modelled clusters: computing keeps its 10 and 20 ms, messages take the time of the link. Four
+# ranks inside one DGX A100; four machines with one GPU each, over 10 Gbit/s and over 1 Gbit/s
+# Ethernet.
+#
+# **Predict.** Which of GPipe and 1F1B suffers more from a slow network?
+
+# %%
+from dataclasses import replace
+
+from course_lib.simulate import LINKS, Link, dgx_a100, replay
+
+
+def computed(logs, table):
+    """What each rank computed, with the seconds that it was meant to take."""
+    seconds = {"F": FORWARD, "B": BACKWARD}
+    return [
+        SimpleNamespace(rank=rank, name=str(op), start=start, seconds=seconds[op.kind])
+        for rank, (log, row) in enumerate(zip(logs, table, strict=True))
+        for (_, start, _), op in zip(log, row, strict=True)
+    ]
+
+
+one_gpu_each = replace(dgx_a100, name="4 machines", devices_per_node=1, adapters=1, nodes=4)
+clusters = {
+    "one DGX A100, NVLink": dgx_a100,
+    "4 machines, 10 Gbit/s": one_gpu_each.with_links(between=LINKS["10 GbE"]),
+    "4 machines, 1 Gbit/s": one_gpu_each.with_links(between=Link("1 GbE", 50e-6, 125e6)),
+}
+big = {name: run_ranks(run_sleeping, 4, table, 1_000_000) for name, table in tables.items()}
+print("ms for a step    " + "".join(f"{name:>24}" for name in clusters))
+for name, run in big.items():
+    compute = computed(run, tables[name])
+    times = [replay(run.trace, cluster, compute=compute) for cluster in clusters.values()]
+    print(f"{name:17}" + "".join(f"{time.makespan * 1e3:24.0f}" for time in times))
+
+# %% [markdown]
+# With NVLink the 330 ms are nearly all computation. At 1 Gbit/s a message takes 32 ms, longer than
+# a forward, and here the two schedules part. GPipe's messages all go one way, then all the other:
+# the latency is paid once on the way there and once on the way back. In 1F1B a stage that has sent
+# its activation waits for a gradient that depends on it, again and again. More warm-up forwards
+# would hide that, at the price of memory.
+
+# %% [markdown]
+# **What was measured: GPipe.** Table 2 of the paper gives the throughput of a Transformer with 48
+# layers on $K$ TPUs with $M = 32$ microbatches, relative to two TPUs and one microbatch. The model
+# of this notebook says $\frac{KM}{M+K-1}$.
+
+# %%
+published = {2: 1.8, 4: 3.4, 8: 6.3}
+for k, measured_speed in published.items():
+    idle, _ = bubble_fractions(k, 32)
+    speed = k * (1 - idle)
+    print(f"K = {k}: model {speed:.2f}, published {measured_speed}, {measured_speed / speed:.0%}")
+
+# %% [markdown]
+# Within 8 %. (Its row $M = 4$ is *better* than the model, since the batch size was changed along
+# with $M$, and since recomputation can begin before the gradient arrives.)
+#
+# **Megatron-LM** trained a model of a trillion parameters on 3072 A100s: 64 pipeline stages, 8-way
+# tensor parallel, 6 replicas, a batch of 3072 sequences, one sequence in a microbatch.
+
+# %%
+p, m = 64, 3072 // 6
+for v in (1, 2):
+    ideal = bubble_fractions(p, m)[1] / v
+    total = ideal / (1 + ideal)
+    print(f"v = {v}: bubble {ideal:.1%} of the working time, {total:.1%} of all the time")
+
+# %% [markdown]
+# **Zero Bubble** publishes the times of each pass (Table 9) and the bubble rates that were measured
+# (Table 5). Put the times of the 1.5B model into our simulator:
+
+# %%
+from course_lib.techniques import schedules
+
+F, B, W, SEND = 18.522, 18.086, 9.337, 0.601  # ms; 8 GPUs, 24 microbatches
+for name, table, rate in (
+    ("1F1B", schedules.one_f_one_b(8, 24), 0.2431),
+    ("ZB-H1", schedules.zb_h1(8, 24), 0.1585),
+):
+    timeline = simulate(table, forward=F, backward=B + W, weight=W, send=SEND)
+    print(f"{name:6} simulated {timeline.bubble_fraction:.4f}, published {rate:.4f}")
+
+# %% [markdown]
+# Equal to all four digits that are published. Two letters to watch: what the paper calls B is only
+# the input's part of the backward, our I.
+
+# %% [markdown]
+# ## 12. Three claims put to the test
+#
+# ### "1F1B has a smaller bubble than GPipe"
+#
+# **Predict.** Eight stages, 32 microbatches, forward and backward one step each. How many steps for
+# GPipe, how many for 1F1B?
+
+# %%
+### BEGIN SOLUTION
+guess_steps_gpipe = 78
+guess_steps_1f1b = 78
+### END SOLUTION
+
+# %%
+print("your guesses:", guess_steps_gpipe, guess_steps_1f1b)
+for name, make in (("GPipe", gpipe_schedule), ("1F1B", one_f_one_b_schedule)):
+    timeline = simulate(make(8, 32), forward=1, backward=1)
+    held = timeline.peak_in_flight
+    print(f"{name:5} {timeline.makespan} steps, at most {max(held)} in flight, {sum(held)} in all")
+
+# %% [markdown]
+# False: the same 78 steps. What is smaller is memory, here a quarter on the first stage. The claim
+# comes from an indirect effect: with the memory that 1F1B saves you can afford more microbatches.
+#
+# ### "The bubble is negligible with four times as many microbatches as stages"
+#
+# The GPipe paper found it so for $M \ge 4K$ (section 2.3).
+
+# %%
+for k in (2, 4, 8, 64):
+    total, ideal = bubble_fractions(k, 4 * k)
+    print(f"K = {k:2}, M = {4 * k:3}: {total:.1%} of all the time, {ideal:.1%} of the working time")
+
+# %% [markdown]
+# A fifth of the hardware is not negligible at today's prices. The paper gives a reason for its
+# finding that the formula leaves out: recomputation in the backward pass can be scheduled early,
+# without waiting for the gradient.
+#
+# ### "PipeDream has no bubble at all"
+#
+# True of the first PipeDream (SOSP 2019). It never drains the pipeline: every minibatch has an
+# update of its own, right after its backward. But then the weights change between the forward and
+# the backward of a minibatch. A backward with other weights than its forward is the gradient of
+# nothing. So each stage keeps the **version** that each minibatch in flight began with: *weight
+# stashing*.
+#
+# **Predict.** Four stages. How many versions of its weights does each rank hold?
+
+# %%
+### BEGIN SOLUTION
+guess_versions = [4, 3, 2, 1]
+### END SOLUTION
+
+# %%
+from course_lib.techniques.weight_stashing import PipeDream
+
+
+def train_without_flush(stash, learning_rate):
+    torch.manual_seed(0)
+    stages = [nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(dist.get_world_size())]
+    x, goal = torch.randn(64 * 16, 8), torch.randn(8, 8) / 3
+    y = torch.tanh(x @ goal)
+    module = stages[dist.get_rank()]
+    pipeline = PipeDream(module, 64, nn.functional.mse_loss, learning_rate, stash=stash)
+    losses = pipeline.train(x, y)
+    return losses, pipeline.stage.most_versions
+
+
+for stash in (True, False):
+    run = run_ranks(train_without_flush, 4, stash, 1.0)
+    losses = run[-1][0]
+    print(
+        f"stash={stash!s:5} versions {[versions for _, versions in run]}, loss of the last 16 "
+        f"minibatches {sum(losses[-16:]) / 16:.2f}"
+    )
+print("your guess:", guess_versions)
+
+# %% [markdown]
+# No bubble, but up to $p$ copies of the weights, and every gradient is some updates late. Without
+# the copies the training still runs here, on gradients that are not quite gradients. PyTorch would
+# have stopped you: changing a weight in place before its backward raises an error, unless the
+# change is hidden from autograd as it is here. PipeDream-2BW (ICML 2021) needs two versions. Nearly
+# everyone flushes instead: one version, the optimizer of one process, and the bubble.
+
+# %% [markdown]
+# ## 13. Reflection, with numbers
+#
+# Work each out before you open the answer.
+#
+# 1. $p = 16$, $m = 64$. What share of all the time is idle? With interleaving, $v = 4$?
+#
+# <details><summary>Answer</summary>
+# 15/79 = 19 %. With v = 4 it is 15/256 = 5.9 % of the working time, so 5.5 % of all the time.
+# </details>
+#
+# 2. GPT-3, eight stages of twelve layers, 8-way tensor parallel: one microbatch of one sequence
+#    leaves 7.0 GB of activations on a GPU of the first stage. What does it hold with $m = 64$,
+#    under GPipe and under 1F1B?
+#
+# <details><summary>Answer</summary>
+# GPipe: 64 · 7.0 = 445 GB, five times what the GPU has. 1F1B: 8 · 7.0 = 56 GB.
+# (Korthikanti et al. 2022: sbh(10 + 24/t + 5as/(ht)) bytes a layer, with s = 2048, h = 12288,
+# a = 96, t = 8.)
+# </details>
+#
+# 3. One of four equal stages becomes 20 % slower. How much slower is a step with many microbatches?
+#
+# <details><summary>Answer</summary>
+# 20 %. In the steady state every stage waits for the slowest one, so three of four stand idle a
+# sixth of the time. This is why models are cut by cost.
+# </details>
+#
+# 4. $p = 8$. How many messages forward does a microbatch take without interleaving, and with $v =
+#    4$?
+#
+# <details><summary>Answer</summary>
+# 7 and 31: 4.4 times as many, of the same size.
+# </details>
+#
+# 5. $p = 8$, $m = 24$, and F, I and W take one step each. How many steps does 1F1B take, how many
+#    ZB-H1?
+#
+# <details><summary>Answer</summary>
+# 1F1B: 24 · 3 + 7 · 3 = 93. ZB-H1: 24 · 3 + 7 · (1 + 1 - 1) = 79, so it is 15 % shorter. The bubble
+# is a third of what it was, 7 steps for 21.
+# </details>
+#
+# ## 14. Assignment: `zero_bubble_schedule`
+#
+# The backward of a linear layer $y = xW^T$ is two products:
+#
+# $$dx = dy\,W \qquad\qquad dW = dy^T x$$
+#
+# The stage before waits for the first, **I**. Nobody waits for the second, **W**, until the
+# optimizer step. Each takes about as long as the forward. So I goes as early as B did, and W fills
+# the bubble. (To really split a backward pass, see `course_lib/techniques/split_backward.py`.)
+#
+# ZB-H1 needs no more memory than 1F1B. Begin with 1F1B and write I for B. Then put in the W's, of
+# microbatches $0, 1, 2, \dots$ in turn: stage $s$ runs one after an I if more than $s$ of them
+# wait, and one after every I of the cool-down, when there are no more forwards. The rest comes at
+# the end.
+#
+# **Predict** for $p = 4$, $m = 8$ and F = I = W = 1: how many steps is it shorter than 1F1B?
+
+
+# %% exercise="zero_bubble_schedule"
+def zero_bubble_schedule(p: int, m: int) -> list[list[Op]]:
+    """ZB-H1: 1F1B with the backward in halves, I and W."""
+    ### BEGIN SOLUTION
+    table = []
+    for s in range(p):
+        row = [Op("F", s, i) for i in range(min(p - s - 1, m))]
+        weights = 0
+        for i in range(m):
+            forward = min(p - s - 1, m) + i
+            if forward < m:
+                row.append(Op("F", s, forward))
+            row.append(Op("I", s, i))
+            if forward >= m or i + 1 - weights > s:
+                row.append(Op("W", s, weights))
+                weights += 1
+        table.append(row + [Op("W", s, i) for i in range(weights, m)])
+    return table
+    ### END SOLUTION
+
+
+# %% check="zero_bubble_schedule"
+check(zero_bubble_schedule)
+
+# %%
+schedule_gantt(
+    {
+        "1F1B": one_f_one_b,
+        "ZB-H1": simulate(zero_bubble_schedule(4, 8), forward=1, backward=2, weight=1),
+    }
+)
+
+# %% [markdown]
+# ## 15. What to read
+#
+# - Huang et al. 2019, *GPipe* (arXiv 1811.06965): section 2, and Table 2 with the numbers used
+#   here.
+# - Narayanan et al. 2019, *PipeDream* (SOSP): 1F1B and weight stashing. The same authors 2021,
+#   *Memory-Efficient Pipeline-Parallel DNN Training* (arXiv 2006.09503): 1F1B with a flush, and
+#   2BW.
+# - Narayanan et al. 2021, *Efficient Large-Scale Language Model Training on GPU Clusters* (arXiv
+#   2104.04473): interleaving, and how pipeline, tensor and data parallelism fit together.
+# - Qi et al. 2024, *Zero Bubble Pipeline Parallelism* (arXiv 2401.10241): ZB-H1, ZB-H2, and a
+#   search for schedules.
+# - `course_lib/techniques/schedules.py` and `pipeline.py`: the tables as you wrote them, and an
+#   executor that also does interleaving, split backwards, recomputation, tied embeddings and data
+#   parallel pipelines.
+#
+# **Next**: notebook 06 attacks the 16 bytes a parameter themselves: ZeRO.
