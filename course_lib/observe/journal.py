@@ -29,12 +29,15 @@ _text = functools.lru_cache(maxsize=4096)(json.dumps)  # the same few strings an
 
 
 class JournalWriter:
-    """Appends to the journal at `path`; a process forked from the rank writes nothing."""
+    """Appends to the journal at `path`, until it is closed.
+
+    A process forked from the rank writes nothing, and nor does a hook that runs too late.
+    """
 
     def __init__(self, path: str | os.PathLike):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self._fd = os.open(path, flags, 0o600)
-        self._process = os.getpid()
+        self._writer: int | None = os.getpid()
         self._frames: dict[Frame, str] = {}
         self._groups: dict[tuple[str, tuple[int, ...]], str] = {}
         self._new: list[str] = []  # definitions that the next line needs
@@ -66,6 +69,7 @@ class JournalWriter:
         self._write(f'["end",{time!r},{_json(whole)}]')
 
     def close(self) -> None:
+        self._writer = None
         os.close(self._fd)
 
     def _where(self, frames: tuple[Frame, ...]) -> str:
@@ -86,7 +90,7 @@ class JournalWriter:
         return self._groups[key]
 
     def _write(self, line: str) -> None:
-        if os.getpid() != self._process:
+        if os.getpid() != self._writer:
             return
         if self._new:
             line = "\n".join([*self._new, line])
