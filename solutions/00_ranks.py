@@ -1,0 +1,875 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 00 · Ranks
+#
+# **After this notebook you can**
+#
+# - work out how many bytes a model needs to be trained, and how many devices that takes at least;
+# - run plain `torch.distributed` code on real processes, from a cell;
+# - send tensors between them without a deadlock, and build broadcast, all-gather and scatter from
+#   such messages;
+# - say before a run how many bytes each process will send;
+# - read the report of a run that hangs, and name the process and the line that are wrong.
+#
+# **You need** to have trained a network on one device with PyTorch. **It takes** 75 to 90 minutes
+# of your time and half a minute of the machine's.
+#
+# Cells marked **Predict** ask for a guess before you run what follows. Write it down, also if you
+# are not sure. A guess that turns out wrong is what you will remember.
+
+# %%
+import os
+
+import torch
+import torch.distributed as dist
+
+from course_lib import RankTimeout, check, hint, run_ranks
+
+# %% [markdown]
+# ## 1. The problem, as a number
+#
+# GPT-3 has 175 billion parameters (Brown et al. 2020, arXiv 2005.14165). In float32 each of them
+# takes 4 bytes. NVIDIA's A100, a GPU of the same year, has 80 GB of memory in its larger version.
+
+# %%
+weights = 175e9 * 4
+print(f"GPT-3's weights: {weights / 1e9:.0f} GB = {weights / 80e9:.2f} A100s")
+
+# %% [markdown]
+# So the weights alone do not fit on one device, nor on one machine with eight. This is the memory
+# wall. But must you hold only the weights?
+#
+# **Predict.** You train a small network in float32 with AdamW. How many bytes are in memory for
+# each parameter after a step? Count all that belongs to a parameter, not the activations.
+
+# %%
+### BEGIN SOLUTION
+guess_bytes = 16
+### END SOLUTION
+
+# %%
+model = torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 256))
+optimizer = torch.optim.AdamW(model.parameters())
+model(torch.randn(8, 256)).square().mean().backward()
+optimizer.step()
+
+parameters = list(model.parameters())
+count = sum(p.numel() for p in parameters)
+held = {
+    "weights": sum(p.nbytes for p in parameters),
+    "gradients": sum(p.grad.nbytes for p in parameters),
+    "optimizer": sum(t.nbytes for state in optimizer.state.values() for t in state.values()),
+}
+for what, nbytes in held.items():
+    print(f"{what:10} {nbytes / count:5.2f} bytes a parameter")
+print(f"{'all':10} {sum(held.values()) / count:5.2f}    your guess: {guess_bytes}")
+
+# %% [markdown]
+# **Explain.** A gradient for each weight, and two running averages in Adam: four float32 numbers
+# in place of one. Large models are trained in *mixed precision*: they compute with 16-bit numbers,
+# and the optimizer keeps a float32 copy of the weights. The sum is the same:
+#
+# | for each parameter | float32 | mixed precision |
+# | --- | --- | --- |
+# | weights to compute with | 4 | 2 |
+# | gradients | 4 | 2 |
+# | optimizer: weights in float32 | | 4 |
+# | optimizer: average of the gradients | 4 | 4 |
+# | optimizer: average of their squares | 4 | 4 |
+# | **all** | **16** | **16** |
+#
+# The right-hand column is from Rajbhandari et al. 2020 (*ZeRO*, arXiv 1910.02054, section 3.1).
+# For GPT-3 that makes 175e9 · 16 = 2.8 TB, or 35 A100s, before a single activation is stored.
+# (There are other recipes. Megatron-LM keeps gradients in float32 as well and needs 18 bytes with
+# bf16. The wall stays where it is.)
+#
+# **Who solved it, and when.** Nobody with one idea. Each of these spreads something else over the
+# devices, and each has a notebook here:
+#
+# | what is spread | who | notebook |
+# | --- | --- | --- |
+# | batch over workers, parameters over servers | Dean et al. 2012, Li et al. 2014 | 01 |
+# | batch, and the gradients summed in a ring | Sergeev & Del Balso 2018 (*Horovod*) | 02, 03 |
+# | each matrix | Shoeybi et al. 2019 (*Megatron-LM*) | 04 |
+# | the layers | Huang et al. 2019 (*GPipe*) | 05 |
+# | weights, gradients and optimizer state | Rajbhandari et al. 2020 (*ZeRO*) | 06 |
+# | all of it at once | Narayanan et al. 2021 (*Megatron-LM*, arXiv 2104.04473) | 07 |
+#
+# All of them are made of one thing: processes that send tensors to each other. That is this
+# notebook.
+#
+# ### Exercise 1: `memory_wall`
+#
+# No ranks yet. Put the arithmetic above into a function, for any model and device.
+
+
+# %% exercise="memory_wall"
+import math
+
+
+def memory_wall(parameters: int, device_bytes: int) -> tuple[int, int, int]:
+    """Returns (hold, train, devices).
+
+    hold: bytes of the weights in float32. train: bytes of weights, gradients and optimizer state
+    with Adam in mixed precision. devices: the fewest whose memories together hold `train`.
+    """
+    ### BEGIN SOLUTION
+    hold = 4 * parameters
+    train = 16 * parameters
+    return hold, train, math.ceil(train / device_bytes)
+    ### END SOLUTION
+
+
+# %% check="memory_wall"
+check(memory_wall)
+
+# %% [markdown]
+# `check` runs your function on inputs that you do not see and says whether it is right. If you are
+# stuck, ask for a hint. Level 1 is a nudge, level 3 almost the answer.
+
+# %%
+hint(memory_wall)
+
+# %% [markdown]
+# ## 2. One program, many ranks
+#
+# Distributed training starts the *same* program several times. Each copy is called a **rank** and
+# has a number, from 0 up. How many there are is the **world size**. On a cluster each rank has a
+# GPU. Here each rank is a process on your CPU; the code is the same.
+#
+# The next cell starts four of them. `%%ranks 4` runs the cell on four ranks and shows what each
+# printed, and the value of its last line.
+
+# %%
+# %load_ext course_lib
+
+# %%
+# %%ranks 4
+rank, world_size = dist.get_rank(), dist.get_world_size()
+print(f"I am rank {rank} of {world_size}")
+10**rank
+
+# %% [markdown]
+# The lines are sorted by rank, not by time. The ranks ran side by side, and which of them printed
+# first says nothing about which is faster.
+#
+# They are real processes. `run_ranks` does the same for a function, and gives back what each rank
+# returned:
+
+# %%
+process_ids = run_ranks(os.getpid, 4)
+print(len({os.getpid(), *process_ids}), "different processes: four ranks and this notebook")
+
+# %% [markdown]
+# **Predict.** Each of four ranks appends its number to `log`. How many entries has the notebook's
+# `log` afterwards?
+
+# %%
+### BEGIN SOLUTION
+guess_entries = 0
+### END SOLUTION
+
+# %%
+log = []
+
+
+def remember():
+    log.append(dist.get_rank())
+    return log
+
+
+logs = run_ranks(remember, 4)
+print(logs)
+print("in the notebook:", len(log), "entries; your guess:", guess_entries)
+
+# %% [markdown]
+# **Explain.** Each rank got a *copy* of the function and of `log`, and changed its copy. Ranks
+# share no memory, neither with each other nor with the notebook. Whatever one of them is to know
+# of another must be sent. (Only what your function returns comes back to the notebook.)
+#
+# ### Exercise 2: `rank_tensor`
+#
+# The same line of code, another result on each rank: that is how all distributed code begins.
+# First look at what the check says to an answer that is wrong.
+
+
+# %% tags=["raises-exception"]
+def rank_tensor(size):
+    return torch.zeros(size)
+
+
+check(rank_tensor)
+
+
+# %% exercise="rank_tensor"
+def rank_tensor(size: int) -> torch.Tensor:
+    """A float32 tensor of `size` elements, all equal to the number of this rank."""
+    ### BEGIN SOLUTION
+    return torch.full((size,), dist.get_rank(), dtype=torch.float32)
+    ### END SOLUTION
+
+
+# %% check="rank_tensor"
+check(rank_tensor)
+
+# %% [markdown]
+# ## 3. One message
+#
+# `dist.send(tensor, dst=...)` and `dist.recv(tensor, src=...)` are the two ends of a message.
+
+
+# %%
+def one_message():
+    if dist.get_rank() == 0:
+        x = torch.tensor([1.0, 2.0, 3.0])
+        dist.send(x, dst=1)
+    else:
+        x = torch.empty(3)  # a place for what will arrive
+        dist.recv(x, src=0)
+    return x
+
+
+results = run_ranks(one_message, 2)
+print(results)
+print(results.trace.traffic())
+
+# %% [markdown]
+# Three things to notice.
+#
+# - `recv` returns no tensor. It *fills* the one that you give it, so you must know the shape and
+#   dtype of what arrives.
+# - Both ends name each other: `dst=1` on rank 0, `src=0` on rank 1. A `send` without its `recv`
+#   goes nowhere.
+# - Both calls **block**: each comes back when the message has been handed over.
+#
+# The table is what a recorder saw. It watches your plain `torch.distributed` calls from outside:
+# 3 float32 values are 12 bytes. The checks use it too. They know what your ranks sent, not only
+# what they returned.
+#
+# ### Exercise 3: `ping_pong`
+#
+# Ranks 0 and 1 play, rank 0 begins. Who has the ball adds 1 to it and sends it to the other. A
+# round is one hit each. If there are more ranks, they watch.
+
+
+# %% exercise="ping_pong"
+def ping_pong(ball: torch.Tensor, rounds: int) -> list[int]:
+    """Play `rounds` rounds. A player returns the numbers it received, a spectator [].
+
+    ball: one int64. On rank 0 it holds the start; elsewhere it is only a place to receive into.
+    Starting from 0, two rounds give [2, 4] on rank 0, [1, 3] on rank 1, [] on every other.
+    """
+    ### BEGIN SOLUTION
+    seen = []
+    if dist.get_rank() == 0:
+        for _ in range(rounds):
+            ball += 1
+            dist.send(ball, dst=1)
+            dist.recv(ball, src=1)
+            seen.append(ball.item())
+    elif dist.get_rank() == 1:
+        for _ in range(rounds):
+            dist.recv(ball, src=0)
+            seen.append(ball.item())
+            ball += 1
+            dist.send(ball, dst=0)
+    return seen
+    ### END SOLUTION
+
+
+# %% check="ping_pong"
+check(ping_pong)
+
+# %% [markdown]
+# ## 4. When it hangs
+#
+# A program on one device crashes and shows its line. A distributed one often just stops: a rank
+# waits for something that never comes. PyTorch's default patience is 30 minutes
+# (`dist.default_pg_timeout`), and what a rank says then is about that rank alone. Here a hang ends
+# after about two seconds, with a report on all of them. Break things on purpose now, while it is
+# cheap.
+#
+# ### Both send first
+#
+# **Predict.** Two ranks want to swap tensors. Both send, then both receive. What happens:
+# `"works"` or `"hangs"`?
+
+# %%
+### BEGIN SOLUTION
+guess_swap = "hangs"
+### END SOLUTION
+
+
+# %% tags=["raises-exception"]
+def swap():
+    other = 1 - dist.get_rank()
+    mine, theirs = torch.full((3,), float(dist.get_rank())), torch.empty(3)
+    dist.send(mine, dst=other)
+    dist.recv(theirs, src=other)
+    return theirs
+
+
+print("your guess:", guess_swap)
+run_ranks(swap, 2)
+
+# %% [markdown]
+# Read it from the top. One row for each rank: what it waits for, and the line in which it waits.
+# Then why that cannot end, and what to try. Both ranks stand in the *first* of the two lines. A
+# `send` comes back when the other side receives, and nobody gets as far as receiving.
+#
+# Two repairs. One rank receives first, as in your ping-pong. Or the send only *begins*, with
+# `isend`, and is waited for later:
+
+
+# %%
+def swap_with_isend():
+    other = 1 - dist.get_rank()
+    mine, theirs = torch.full((3,), float(dist.get_rank())), torch.empty(3)
+    sending = dist.isend(mine, dst=other)  # begins, and comes back at once
+    dist.recv(theirs, src=other)
+    sending.wait()  # only now is `mine` free again
+    return theirs
+
+
+run_ranks(swap_with_isend, 2)
+
+# %% [markdown]
+# ### The two ends do not fit
+#
+# A message is only bytes. It does not carry its shape or its dtype.
+#
+# **Predict.** Rank 0 sends `torch.ones(2)`, which is float32. Rank 1 receives into an *int32*
+# tensor of the same size. What does rank 1 get: `"an error"`, `"[1, 1]"` or `"something else"`?
+
+# %%
+### BEGIN SOLUTION
+guess_int = "something else"
+### END SOLUTION
+
+
+# %%
+def floats_into_ints():
+    if dist.get_rank() == 0:
+        dist.send(torch.ones(2), dst=1)
+        return None
+    x = torch.zeros(2, dtype=torch.int32)
+    dist.recv(x, src=0)
+    return x
+
+
+print(run_ranks(floats_into_ints, 2))
+print("your guess:", guess_int)
+
+# %% [markdown]
+# 1065353216 is hexadecimal 3F800000: the four bytes of the float 1.0, read as an integer. No
+# error, no warning, a wrong number. Too few bytes are just as silent: the rest of the receiver's
+# tensor stays as it was. Only too *many* bytes are refused:
+
+
+# %% tags=["raises-exception"]
+def three_into_two():
+    if dist.get_rank() == 0:
+        dist.send(torch.ones(3), dst=1)
+    else:
+        dist.recv(torch.empty(2), src=0)
+
+
+run_ranks(three_into_two, 2)
+
+# %% [markdown]
+# ### A rank leaves early
+#
+# A number is to be handed down from rank 3 to rank 0. One rank has a `return` too early.
+
+
+# %%
+def hand_down():
+    rank, x = dist.get_rank(), torch.tensor([42.0])
+    if rank == 3:
+        return "done"
+    dist.recv(x, src=rank + 1)
+    if rank > 0:
+        dist.send(x, dst=rank - 1)
+    return x.item()
+
+
+try:
+    run_ranks(hand_down, 4)
+except RankTimeout as error:
+    hang = error
+print(hang.report)
+
+# %% [markdown]
+# Three ranks hang, and all three are innocent. Rank 0 waits for rank 1, which waits for rank 2,
+# which waits for rank 3. To find the culprit, draw an arrow from each waiting rank to the one that
+# it waits for, and follow the arrows.
+#
+# $$0 \to 1 \to 2 \to 3$$
+#
+# There are only two ways to end. At a rank that waits for nobody: it has returned, raised an error
+# or is still computing. Or in a circle, as in `swap`: $0 \to 1 \to 0$. The picture is called the
+# *wait-for graph*, and a circle in it is a **deadlock** (Coffman, Elphick & Shoshani, *System
+# Deadlocks*, ACM Computing Surveys 1971).
+#
+# ### Exercise 4: `blame`
+#
+# Write the function that does it: arrows in, culprits out. No ranks are needed here, it is plain
+# Python.
+
+
+# %% exercise="blame"
+def blame(waits: dict[int, int | None]) -> list[int]:
+    """The ranks where the arrows end, sorted.
+
+    waits[rank]: the rank that this one waits for; None if it waits for nobody.
+    {0: 1, 1: 2, 2: None} gives [2], {0: 1, 1: 2, 2: 1} gives [1, 2]. A rank that waits for nobody
+    and that nobody waits for is innocent. There can be several troubles at once.
+    """
+    ### BEGIN SOLUTION
+    guilty = set()
+    for rank in waits:
+        path = []
+        while waits[rank] is not None and rank not in path:
+            path.append(rank)
+            rank = waits[rank]
+        if rank in path:  # a circle: from the first visit to this rank on
+            guilty.update(path[path.index(rank) :])
+        elif path:  # somebody waits for it
+            guilty.add(rank)
+    return sorted(guilty)
+    ### END SOLUTION
+
+
+# %% check="blame"
+check(blame)
+
+# %% [markdown]
+# Now the hang above, which really happened. The recorder knows what each rank waits in. Your
+# function names the one to look at:
+
+# %%
+waits = {}
+for rank in range(4):
+    event = hang.trace.waiting(rank)
+    waits[rank] = event.peer if event else None
+print(waits)
+print("to blame:", blame(waits))
+
+# %% [markdown]
+# ## 5. From messages to collectives
+#
+# So far two ranks talked to each other. What training needs are **collectives**: operations that
+# all ranks call together. They are made of messages, and you can make them yourself.
+#
+# ### Exercise 5: `broadcast_by_sends`
+#
+# Training begins with it: rank 0 has the weights, and every rank needs the same ones. Afterwards
+# `tensor` holds on *every* rank what it held on the root. Write it with `send` and `recv` (or
+# `isend` and `irecv`). Which way the tensor travels is up to you, but the check counts: every rank
+# other than the root must receive it exactly once.
+
+
+# %% exercise="broadcast_by_sends"
+def broadcast_by_sends(tensor: torch.Tensor, root: int) -> None:
+    """Copy rank `root`'s tensor into everyone's `tensor`, in place, as dist.broadcast does."""
+    ### BEGIN SOLUTION
+    if dist.get_rank() == root:
+        for other in range(dist.get_world_size()):
+            if other != root:
+                dist.send(tensor, dst=other)
+    else:
+        dist.recv(tensor, src=root)
+    ### END SOLUTION
+
+
+# %% check="broadcast_by_sends"
+check(broadcast_by_sends)
+
+# %% [markdown]
+# ### Exercise 6: `all_gather_by_sends`
+#
+# Every rank has a tensor, and every rank needs all of them. You have a function for "one to all",
+# so one way is short. The check counts again: each rank sends its tensor to the $n-1$ others and
+# receives $n-1$. Sending everything through rank 0 gives the right result and fails.
+
+
+# %% exercise="all_gather_by_sends"
+def all_gather_by_sends(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors of all ranks, in rank order, on every rank; each in memory of its own."""
+    ### BEGIN SOLUTION
+    pieces = []
+    for root in range(dist.get_world_size()):
+        piece = tensor.clone() if dist.get_rank() == root else torch.empty_like(tensor)
+        broadcast_by_sends(piece, root)
+        pieces.append(piece)
+    return pieces
+    ### END SOLUTION
+
+
+# %% check="all_gather_by_sends"
+check(all_gather_by_sends)
+
+# %% [markdown]
+# ## 6. The same by PyTorch, side by side
+#
+# **Predict.** 1000 float32 values on four ranks: 4000 bytes each. In *your* broadcast from rank 0,
+# how many bytes does rank 0 send? In your all-gather, how many does each rank send?
+
+# %%
+### BEGIN SOLUTION
+guess_broadcast = 12_000
+guess_all_gather = 12_000
+### END SOLUTION
+
+
+# %%
+def all_gather_by_pytorch(tensor):
+    pieces = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(pieces, tensor)
+    return pieces
+
+
+def spread_from_0(broadcast):
+    x = torch.full((1000,), dist.get_rank() + 1.0)
+    broadcast(x, 0)
+    return x[0].item()
+
+
+def collect_all(all_gather):
+    x = torch.full((1000,), dist.get_rank() + 1.0)
+    return [piece[0].item() for piece in all_gather(x)]
+
+
+runs = {
+    "your broadcast": run_ranks(spread_from_0, 4, broadcast_by_sends),
+    "dist.broadcast": run_ranks(spread_from_0, 4, dist.broadcast),
+    "your all-gather": run_ranks(collect_all, 4, all_gather_by_sends),
+    "dist.all_gather": run_ranks(collect_all, 4, all_gather_by_pytorch),
+}
+for name, run in runs.items():
+    print(f"{name:15}  rank 2 has {run[2]!s:20}  sent {run.trace.traffic().sent}")
+print(f"your guesses: {guess_broadcast} by rank 0 and {guess_all_gather} by each rank")
+
+# %%
+from course_lib.views.traffic_matrix import traffic_matrix
+
+traffic_matrix({name: run.trace for name, run in runs.items() if "broadcast" in name})
+
+# %%
+traffic_matrix({name: run.trace for name, run in runs.items() if "gather" in name})
+
+# %% [markdown]
+# **Explain.** Read a row as "this rank sends to ...". The values are the same, the totals too:
+# 12,000 bytes for the broadcast, 48,000 for the all-gather. No algorithm needs fewer, since every
+# rank must receive what it does not have. What differs is *who* carries it. Your broadcast loads
+# the root with all of it, while a chain takes one tensor in and one out on every rank. Notebook 02
+# is about this difference.
+#
+# One honest remark. Your messages were counted one by one as they went out. What
+# `dist.broadcast` does inside cannot be seen from Python, so the recorder books a standard
+# algorithm for it: a chain for broadcast, a ring for all-gather.
+#
+# ### Everyone must call it
+#
+# A collective is a promise: *all* ranks call it, in the same order. Here somebody wants rank 0 to
+# write a log, and puts the all-gather under the same `if`.
+
+
+# %% tags=["raises-exception"]
+def losses_for_the_log():
+    loss = torch.tensor([1.0 / (dist.get_rank() + 1)])
+    losses = [torch.empty(1) for _ in range(dist.get_world_size())]
+    if dist.get_rank() == 0:
+        dist.all_gather(losses, loss)
+        print("losses:", [loss.item() for loss in losses])
+
+
+run_ranks(losses_for_the_log, 3)
+
+# %% [markdown]
+# **Explain.** Whom does rank 0 wait for? Now move the one line that must move, run the cell again,
+# and keep the `print` on rank 0.
+#
+# ### Explore
+#
+# Your own all-gather, run again for every world size that you choose. (Without a running kernel
+# you see four ranks.) How do row sums grow? And the whole matrix?
+
+# %%
+from course_lib.views.explore import explore
+
+
+def my_all_gather(ranks=4):
+    return traffic_matrix(run_ranks(collect_all, ranks, all_gather_by_sends).trace)
+
+
+explore(my_all_gather, ranks=[2, 3, 4, 5, 8])
+
+# %% [markdown]
+# ## 7. Without the notebook
+#
+# Nothing in your functions belongs to this course. On a cluster, `torchrun` starts the ranks, and
+# the script calls `dist.init_process_group` itself. Here are your two functions in such a script,
+# unchanged. (`GLOO_SOCKET_IFNAME` is the network to use: within one machine, the loopback.)
+
+# %%
+import inspect
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+script = f"""
+import torch
+import torch.distributed as dist
+
+{inspect.getsource(broadcast_by_sends)}
+
+{inspect.getsource(all_gather_by_sends)}
+
+dist.init_process_group("gloo")
+pieces = all_gather_by_sends(torch.tensor([10.0 ** dist.get_rank()]))
+if dist.get_rank() == 0:
+    print(dist.get_world_size(), "ranks under torchrun:", [piece.item() for piece in pieces])
+dist.destroy_process_group()
+"""
+loopback = {"GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo"}
+with tempfile.TemporaryDirectory() as folder:
+    file = pathlib.Path(folder) / "gather.py"
+    file.write_text(script)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*torchrun, "--nproc-per-node", "2", str(file)],
+        env={**os.environ, **loopback},
+        capture_output=True,
+        text=True,
+    )
+print(done.stdout or done.stderr, end="")
+
+# %% [markdown]
+# ## 8. At scale
+#
+# **Two walls.** Your `memory_wall` says how many devices are *needed*. The papers say how many
+# were *used*.
+
+# %%
+models = {
+    "GPT-2": (1_500_000_000, "one V100 of 32 GB has room for it"),
+    "LLaMA-65B": (65_000_000_000, "2,048 A100s of 80 GB"),
+    "GPT-3": (175_000_000_000, "V100s, their number not stated"),
+    "Llama 3 405B": (405_000_000_000, "up to 16,384 H100s of 80 GB"),
+}
+print(f"{'':13}{'weights':>9}{'training':>10}{'80 GB devices':>15}   in the paper")
+for name, (size, used) in models.items():
+    hold, train, devices = memory_wall(size, 80 * 10**9)
+    print(f"{name:13}{hold / 1e9:>6.0f} GB{train / 1e9:>7.0f} GB{devices:>15}   {used}")
+
+# %% [markdown]
+# (Sources: ZeRO, section 3.1, also gives 24 GB for GPT-2; LLaMA, arXiv 2302.13971, section 2.4;
+# GPT-3, section 2.3; Llama 3, arXiv 2407.21783, section 3.3.)
+#
+# Why 2,048 devices when 13 would hold LLaMA-65B? The second wall is time. The run took 21 days on
+# 2,048 A100s. Even if it scaled perfectly, 13 of them would have needed $21 \cdot 2048 / 13$ days:
+# 9 years.
+#
+# **Broadcast at scale.** GPT-3's weights, from one rank to all the others, over a link of
+# 200 Gbit/s (InfiniBand HDR) each. A *tree* is a broadcast in which every rank that has the
+# tensor passes it on, so that their number doubles in each round.
+
+# %%
+from course_lib.simulate import costs, hardware
+
+link = hardware.LINKS["InfiniBand HDR"]
+print("ranks   from the root, one by one   in a tree")
+for n in (8, 64, 1024):
+    one_by_one = (n - 1) * link.seconds(weights)
+    tree = costs.binomial_broadcast(n, weights, link.alpha, link.beta)
+    print(f"{n:5}   {one_by_one / 60:18.1f} minutes   {tree / 60:3.1f} minutes")
+
+# %% [markdown]
+# The same bytes in total, 8 hours or 5 minutes. At this scale *who sends* decides.
+#
+# **Hangs at scale.** Meta trained Llama 3 405B on 16,384 GPUs. In 54 days the job was interrupted
+# 466 times, 419 times unexpectedly: about every three hours. 78 % of the unexpected ones were
+# hardware, confirmed or suspected (section 3.3.4 of the paper). All ranks wait for the one that
+# failed, so the same question comes up each time: which one is it? They answered it with PyTorch's
+# *flight recorder*, which keeps the latest collectives of every rank with their stack traces. It
+# is what you did above, with more ranks.
+#
+# ## 9. Two claims put to the test
+#
+# ### "A small message leaves at once. Only a large one waits for its receiver."
+#
+# One explanation of programs that work in a test and hang in earnest. Test it.
+#
+# **Predict.** `swap`, with one number and with a million. What happens, `"works"` or `"hangs"`?
+
+# %%
+### BEGIN SOLUTION
+guess_one = "hangs"
+guess_million = "hangs"
+### END SOLUTION
+
+
+# %%
+def swap_of(numel):
+    other = 1 - dist.get_rank()
+    theirs = torch.empty(numel)
+    dist.send(torch.ones(numel), dst=other)
+    dist.recv(theirs, src=other)
+
+
+for numel in (1, 1_000_000):
+    try:
+        run_ranks(swap_of, 2, numel)
+        print(f"{4 * numel:9,} bytes: works")
+    except RankTimeout:
+        print(f"{4 * numel:9,} bytes: hangs")
+print("your guesses:", guess_one, guess_million)
+
+# %% [markdown]
+# With gloo, which PyTorch uses between CPUs, the claim is false: four bytes wait as well. Many MPI
+# libraries do copy small messages into a buffer of their own, so there it is true. The MPI standard
+# leaves that to the library (section 3.4) and calls a program *safe* if it needs no such buffer
+# (section 3.5). Between GPUs, with NCCL, Python gets on as soon as the send is queued, and it is
+# the GPU that waits. One program, three behaviours: write code that needs no buffer.
+#
+# ### "When `isend` has returned, the message has left."
+#
+# Rank 0 sends 1, 2 and 3, all from the same tensor. (The barrier lets rank 1 receive only
+# afterwards, so that the result is the same each time.)
+#
+# **Predict.** What does rank 1 receive?
+
+# %%
+### BEGIN SOLUTION
+guess_received = [3, 3, 3]
+### END SOLUTION
+
+
+# %%
+def three_isends():
+    x = torch.empty(1)
+    if dist.get_rank() == 0:
+        sending = []
+        for number in (1, 2, 3):
+            x.fill_(number)
+            sending.append(dist.isend(x, dst=1))
+        dist.barrier()
+        for work in sending:
+            work.wait()
+        return None
+    dist.barrier()
+    received = []
+    for _ in range(3):
+        dist.recv(x, src=0)
+        received.append(int(x))
+    return received
+
+
+print(run_ranks(three_isends, 2))
+print("your guess:", guess_received)
+
+# %% [markdown]
+# False, and dangerous: no error, three times the last number. `isend` only *begins*. It reads the
+# tensor at some moment before `wait()` returns. Until then the tensor is not yours. The note comes
+# from the recorder; on a cluster nobody tells you. Large codes have had this bug: the
+# finite-element library deal.II reused a buffer under its sends, and nobody noticed, since the MPI
+# libraries in use happened to copy it (dealii pull request 13206, 2022).
+#
+# And the claim that this notebook began with, that a model must fit in memory by its *weights*?
+# You measured it: they are 4 bytes of 16.
+#
+# ## 10. Reflection, with numbers
+#
+# Work each out before you open the answer.
+#
+# 1. How many GPUs of 24 GB does it take at least to train a model of 7 billion parameters?
+#
+# <details><summary>Answer</summary>
+# 7e9 · 16 = 112 GB, so 5. With float32 gradients as well (18 bytes): 126 GB, so 6. And then there
+# is no room for activations yet.
+# </details>
+#
+# 2. What is the largest model whose 16 bytes a parameter fit on one GPU of 80 GB?
+#
+# <details><summary>Answer</summary>
+# 80e9 / 16 = 5 billion parameters.
+# </details>
+#
+# 3. 256 ranks need 400 MB of weights from rank 0, over 25 Gbit/s each. How long does your
+#    broadcast take? How long a tree?
+#
+# <details><summary>Answer</summary>
+# 400 MB / 3.125 GB/s = 0.128 s a message. One by one 255 · 0.128 = 33 s; a tree has
+# log2(256) = 8 rounds: 1.0 s.
+# </details>
+#
+# 4. How many messages does your all-gather send on 8 ranks? On 1024? Can another algorithm do with
+#    fewer *bytes* for each rank?
+#
+# <details><summary>Answer</summary>
+# n(n-1): 56, and 1,047,552. Fewer bytes: no, each rank must receive the n-1 tensors that it does
+# not have.
+# </details>
+#
+# 5. 419 unexpected interruptions in 54 days on 16,384 GPUs. If GPUs fail independently of each
+#    other, how often would a run on 1,024 of them be interrupted?
+#
+# <details><summary>Answer</summary>
+# 54 · 24 h / 419 = 3.1 h. With a sixteenth of the GPUs 16 times as long: every 49 hours.
+# </details>
+#
+# ## 11. Assignment: `scatter_by_sends`
+#
+# The third basic collective. The root has a list of $n$ tensors, one for each rank, and every rank
+# needs its own. Each piece travels once, from the root to its owner; nothing else is sent. The
+# arguments are those of `dist.scatter`.
+#
+# **Predict** for pieces of 4000 bytes on four ranks: how many bytes does the root send? How many
+# would it send if it broadcast the whole list?
+
+
+# %% exercise="scatter_by_sends"
+def scatter_by_sends(output: torch.Tensor, pieces: list[torch.Tensor] | None, root: int) -> None:
+    """Afterwards `output` holds pieces[r] on rank r. `pieces` is None on all ranks but the root."""
+    ### BEGIN SOLUTION
+    if dist.get_rank() == root:
+        for rank, piece in enumerate(pieces):
+            if rank == root:
+                output.copy_(piece)
+            else:
+                dist.send(piece, dst=rank)
+    else:
+        dist.recv(output, src=root)
+    ### END SOLUTION
+
+
+# %% check="scatter_by_sends"
+check(scatter_by_sends)
+
+# %% [markdown]
+# ## 12. What to read
+#
+# - Rajbhandari et al. 2020, *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*
+#   (arXiv 1910.02054). Section 3 is the memory wall, taken apart.
+# - The documentation of `torch.distributed`: the calls of this notebook and their conditions.
+# - *MPI: A Message-Passing Interface Standard*, chapter on point-to-point communication. Thirty
+#   years of experience with `send` and `recv`; section 3.5 is about what you may rely on.
+# - Coffman, Elphick & Shoshani 1971, *System Deadlocks*. Why a circle of waiting is one.
+# - Llama Team 2024, *The Llama 3 Herd of Models* (arXiv 2407.21783), section 3.3.4: what goes wrong
+#   on 16,384 GPUs, and how one finds out.
+#
+# **Next**: notebook 01 spreads the parameters over servers; notebook 02 makes the collective that
+# all of training rests on, all-reduce, as fast as a link allows.
