@@ -12,8 +12,10 @@ measured times; here it is the same recurrence over any costs, for stages on equ
 """
 
 import copy
+import itertools
+import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
@@ -38,31 +40,36 @@ def layer_costs(layers: nn.Sequential, example: torch.Tensor) -> list[int]:
 def split_by_cost(costs: Sequence[float], stages: int) -> list[range]:
     """Neighbouring layers for each stage, so that the most expensive stage is as cheap as can be.
 
-    A layer that costs nothing (an activation) stays with the one before it. Raises `ValueError` for
-    fewer layers than stages.
+    Of several such cuts the most even one; a layer that costs nothing (an activation) stays with
+    the one before it. Raises `ValueError` for fewer layers than stages.
     """
-    layers = len(costs)
-    if not 1 <= stages <= layers:
-        raise ValueError(f"{layers} layers cannot be cut into {stages} stages, each with a layer")
-    before = [0.0]  # before[n]: cost of the first n layers
-    for cost in costs:
-        before.append(before[-1] + cost)
-    # worst[n]: the most expensive stage, if the first n layers are cut into `stage` stages
-    worst = before[:]
-    cuts: list[list[int]] = []
-    for stage in range(2, stages + 1):
-        best, cut = worst[:], [0] * (layers + 1)
-        for n in range(stage, layers + 1):
-            tries = [(max(worst[k], before[n] - before[k]), -k) for k in range(stage - 1, n)]
-            best[n], last = min(tries)
-            cut[n] = -last
-        worst = best
-        cuts.append(cut)
-    ends = [layers]
-    for cut in reversed(cuts):
-        ends.append(cut[ends[-1]])
-    starts = [0, *ends[:0:-1]]
-    return [range(start, end) for start, end in zip(starts, ends[::-1], strict=True)]
+    if not 1 <= stages <= len(costs):
+        raise ValueError(f"{len(costs)} layers cannot be cut into {stages} stages, each with one")
+    worst, _ = _best_cut(costs, stages, max)
+    _, ends = _best_cut(
+        costs, stages, lambda total, cost: total + cost**2 if cost <= worst else math.inf
+    )
+    return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _best_cut(
+    costs: Sequence[float], stages: int, join: Callable[[float, float], float]
+) -> tuple[float, list[int]]:
+    """The least value of a cut, and where its stages end.
+
+    join: (value of the stages before, cost of one more) -> value; it never falls. By dynamic
+    programming: the best cut of n layers goes on from the best cut of fewer layers.
+    """
+    before = [0, *itertools.accumulate(costs)]  # before[n]: cost of the first n layers
+    best: list[tuple[float, list[int]]] = [(0, [])] + [(math.inf, [])] * len(costs)
+    for _ in range(stages):
+        further: list[tuple[float, list[int]]] = [(math.inf, [])]
+        for n in range(1, len(before)):
+            tries = ((join(best[k][0], before[n] - before[k]), -k) for k in range(n))
+            value, last = min(tries)
+            further.append((value, [*best[-last][1], n]))
+        best = further
+    return best[-1]
 
 
 def cut(layers: nn.Sequential, parts: Sequence[range]) -> list[nn.Sequential]:
