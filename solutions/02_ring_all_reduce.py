@@ -690,7 +690,7 @@ check(fused_all_reduce)
 # ## 7. Horovod's DistributedOptimizer
 #
 # Horovod changed a training script by a few lines: broadcast the parameters from rank 0 once, and
-# wrap the optimizer. The wrapper does three things.
+# wrap the optimizer. Three things make it work.
 #
 # - **Broadcast at the start.** Ranks that begin with different weights would average gradients of
 #   different models, and never notice.
@@ -769,31 +769,45 @@ def adamw(parameters):
     return torch.optim.AdamW(parameters, lr=3e-3)
 
 
-def train_on_my_part(average_gradients):
+def train_on_my_part(prepare):
+    """`prepare` makes the ranks work together; it returns the model to call and the step."""
     rank, n = dist.get_rank(), dist.get_world_size()
     model = tiny_gpt(seed=rank)
-    synchronize = average_gradients(model)
-    optimizer = adamw(model.parameters())
+    forward, step = prepare(model, adamw(model.parameters()))
     losses = []
     for tokens, targets in batches(STEPS, ROWS):
-        optimizer.zero_grad()
-        loss = model.loss(tokens[rank::n], targets[rank::n])
+        logits = forward(tokens[rank::n])
+        loss = F.cross_entropy(logits.flatten(0, 1), targets[rank::n].flatten())
+        model.zero_grad()
         loss.backward()
-        synchronize()
-        optimizer.step()
+        step()
         losses.append(loss.item())
     return losses
 
 
-def mean_losses(run):
-    """The loss of the whole batch: the mean over ranks, since their parts are equally large."""
-    return [sum(parts) / len(parts) for parts in zip(*run, strict=True)]
+def your_hooks(model, optimizer):
+    synchronize = average_gradients_by_hooks(model)
+
+    def step():
+        synchronize()
+        optimizer.step()
+
+    return model, step
+
+
+def never_talk(model, optimizer):
+    return model, optimizer.step
+
+
+def on_four_ranks(prepare):
+    """The run, and the loss of each whole batch: the mean over ranks, whose parts are equal."""
+    run = run_ranks(train_on_my_part, 4, prepare, timeout=60)
+    return run, [sum(parts) / 4 for parts in zip(*run, strict=True)]
 
 
 alone = train(tiny_gpt(seed=0), batches(STEPS, ROWS), adamw).losses
-hooked = run_ranks(train_on_my_part, 4, average_gradients_by_hooks, timeout=60)
-together = mean_losses(hooked)
-apart = mean_losses(run_ranks(train_on_my_part, 4, lambda model: lambda: None))
+hooks_run, together = on_four_ranks(your_hooks)
+_, apart = on_four_ranks(never_talk)
 
 print("step   one process   four ranks   four ranks that never talk")
 for step in (0, 3, 7, 11):
@@ -807,38 +821,55 @@ print("your guess:", guess_apart)
 # another order; section 9 looks into that. The right-hand column is the control: without the
 # all-reduce each rank learns from its own four rows, and the curve is another.
 #
-# How many all-reduces did a step take, and how does PyTorch do it? `DistributedDataParallel`
-# (DDP) has the same three parts: a broadcast when it is made, hooks, and buffers, which it calls
-# buckets.
+# ### And with fused buffers
+#
+# The library's `DistributedOptimizer` has all three parts. PyTorch's `DistributedDataParallel`
+# (DDP) has the same three, and calls the buffers buckets. Here are both in your training loop.
+#
+# **Predict.** The model has 37 parameter tensors, 408 kB in all. How many all-reduces a step with
+# your hooks, and how many at least with buffers of 128 kB?
+
+# %%
+### BEGIN SOLUTION
+guess_yours = 37
+guess_fused = 4
+### END SOLUTION
 
 # %%
 from torch.nn.parallel import DistributedDataParallel
 
-from course_lib.models.tiny_gpt import token_loss
+from course_lib.techniques.distributed_optimizer import DistributedOptimizer, broadcast_state
 
 
-def train_with_ddp():
-    rank, n = dist.get_rank(), dist.get_world_size()
-    model = DistributedDataParallel(tiny_gpt(seed=rank))
-    optimizer = adamw(model.parameters())
-    losses = []
-    for tokens, targets in batches(STEPS, ROWS):
-        optimizer.zero_grad()
-        loss = token_loss(model(tokens[rank::n]), targets[rank::n])
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+def like_horovod(model, optimizer):
+    broadcast_state(model)
+    return model, DistributedOptimizer(optimizer, model, buffer_bytes=128_000).step
 
 
-with_ddp = run_ranks(train_with_ddp, 4)
-for name, run in (("your hooks", hooked), ("DDP", with_ddp)):
+def with_ddp(model, optimizer):
+    return DistributedDataParallel(model), optimizer.step
+
+
+def report(name, run, losses):
     reduced = [event for event in run.trace.of(0) if event.op == "all_reduce"]
     print(
-        f"{name:11} loss {mean_losses(run)[-1]:.3f}   "
-        f"{len(reduced) / STEPS:4.1f} all-reduces and "
+        f"{name:20}   loss {losses[-1]:.3f}   {len(reduced) / STEPS:4.1f} all-reduces and "
         f"{sum(event.nbytes for event in reduced) / STEPS:,.0f} bytes a step"
     )
+
+
+report("your hooks", hooks_run, together)
+report("DistributedOptimizer", *on_four_ranks(like_horovod))
+report("DDP", *on_four_ranks(with_ddp))
+
+# %% [markdown]
+# **Explain.** Three ways to the same loss. 408 kB / 128 kB is 3.2, so four buffers at least; it
+# takes five, because a tensor is not cut. (The library's buffers also carry one number a
+# parameter: how many ranks had a gradient for it.) DDP took a single bucket, since its buckets
+# hold 25 MiB, the first 1 MiB, and the model is smaller than either. One bucket is the fewest
+# messages, and no overlap at all: it can only leave when the last gradient is ready. Real models
+# have hundreds of megabytes, and there the size of the buffers is a trade between the two.
+# Notebook 03 measures it.
 
 # %% [markdown]
 # ## 8. At scale
