@@ -37,6 +37,8 @@ def serve(control: socket.socket) -> None:
     rank_module.rehearse()
     gc.collect()
     gc.freeze()  # a rank is not to copy pages because its collector touches them
+    # A rank that is asked where it is before it can answer is not to die of the question.
+    signal.signal(rank_module.STACK_SIGNAL, signal.SIG_IGN)
     _adopt_orphans()
     wake_read, wake_write = os.pipe()
     for end in (wake_read, wake_write):

@@ -29,7 +29,7 @@ from course_lib.ranks import progress, shipping
 from course_lib.ranks.host import die_with_parent
 from course_lib.ranks.rundir import RunDir
 
-STACK_SIGNAL = getattr(signal, "SIGUSR1", None)
+STACK_SIGNAL = signal.SIGUSR1
 _LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 
 
@@ -78,9 +78,8 @@ def _redirect(run_dir: RunDir, rank: int) -> None:
 
     stack_file = io.FileIO(run_dir.of(rank, "stack"), "wb")
     faulthandler.enable(stack_file, all_threads=False)
-    if STACK_SIGNAL:
-        # Runs in C, so it also shows the line of a rank that is blocked inside gloo.
-        faulthandler.register(STACK_SIGNAL, stack_file, all_threads=False)
+    # Runs in C, so it also shows the line of a rank that is blocked inside gloo.
+    faulthandler.register(STACK_SIGNAL, stack_file, all_threads=False)
 
 
 def _settle(job: dict, rank: int) -> None:

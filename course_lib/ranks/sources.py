@@ -1,37 +1,12 @@
 """From a frame to what a learner recognises: "cell [7], line 4" and the text of that line."""
 
-import functools
 import linecache
 import os
 import re
-import site
 import sys
-import sysconfig
-from pathlib import Path
 
 from course_lib.observe import Frame
-
-_COURSE = str(Path(__file__).parents[1])
-# The course's techniques are the subject, so their lines are shown; its machinery is not.
-_TECHNIQUES = os.path.join(_COURSE, "techniques")
-
-
-@functools.lru_cache(maxsize=4096)
-def is_learners(file: str) -> bool:
-    """Whether frames of `file` are worth showing: a cell, a script, a technique."""
-    if file.startswith(_TECHNIQUES):
-        return True
-    if file.startswith("<frozen") or file in ("<string>", "<dynamic-code>"):
-        return False
-    return not file.startswith(_libraries())
-
-
-@functools.cache
-def _libraries() -> tuple[str, ...]:
-    stdlib = [sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")]
-    packages = [*site.getsitepackages(), site.getusersitepackages()]
-    packages += [entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
-    return tuple(os.path.join(folder, "") for folder in [_COURSE, *stdlib, *packages])
+from course_lib.observe.frames import is_learners
 
 
 def learners_frames(frames: list[Frame]) -> tuple[Frame, ...]:
