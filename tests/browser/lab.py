@@ -6,19 +6,18 @@
         notebook.run("answer-ring_all_reduce")
         print(notebook.run("check-ring_all_reduce"))
 
-Cells are named by the ids they have in the file. Nothing here sleeps: each step waits for what the
-page shows, up to `PATIENCE`.
+Cells are named by the ids they have in the file. Each step waits for what the page shows, up to
+`PATIENCE`.
 """
 
 import json
 import os
-import queue
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -145,34 +144,27 @@ def _server(folder: Path) -> Iterator[tuple[str, str]]:
             "IPYTHONDIR": Path(private, "ipython"),
         }
         options = [f"--ServerApp.root_dir={folder}", "--ServerApp.port=0", "--no-browser"]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", *options, "--allow-root"],
-            env=os.environ | {name: str(place) for name, place in places.items()},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        log = Path(private, "log")
+        with log.open("w") as writes:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "jupyterlab", *options, "--allow-root"],
+                env=os.environ | {name: str(place) for name, place in places.items()},
+                stdout=subprocess.DEVNULL,
+                stderr=writes,
+            )
         try:
-            yield _address(process)
+            yield _address(process, log)
         finally:
             process.terminate()
             process.wait(timeout=PATIENCE)
 
 
-def _address(process: subprocess.Popen) -> tuple[str, str]:
-    """Wait for the line in which the server says where it is; goes on reading what it says."""
-    found: queue.Queue = queue.Queue()
-    said = []
-
-    def listen() -> None:
-        for line in process.stderr:
-            said.append(line)
-            if match := re.search(r"(http://127\.0\.0\.1:\d+/)lab\?token=(\w+)", line):
-                found.put(match.groups())
-        found.put(None)
-
-    threading.Thread(target=listen, daemon=True).start()
-    address = found.get(timeout=PATIENCE)
-    if address is None:
-        raise RuntimeError(f"JupyterLab did not start:\n{''.join(said)}")
-    return address
+def _address(process: subprocess.Popen, log: Path) -> tuple[str, str]:
+    """Wait for the line of its log in which the server says where it is."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
+        said = log.read_text()
+        if match := re.search(r"(http://127\.0\.0\.1:\d+/)lab\?token=(\w+)", said):
+            return match.groups()
+        time.sleep(0.05)
+    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()}")
