@@ -4,6 +4,8 @@
 that `python -m course_lib.doctor` can say what is missing on a machine that has no torch yet.
 """
 
+from __future__ import annotations  # the doctor has to get past this file on an old Python
+
 from importlib import import_module
 from typing import Any
 

@@ -23,6 +23,7 @@ _SETTLE = 1.0
 # Ranks that wait for each other, do nothing and change nothing for this long are deadlocked: over
 # loopback a message that is on its way keeps a processor busy.
 _STILL = 1.5
+_IDLE = 0.05  # processor seconds in that time: gloo's threads look round now and then
 _STILL_UNSEEN = 5.0  # where the processor time of a process cannot be read (macOS)
 _OUTPUT_LIMIT = 64 * 2**20
 
@@ -60,8 +61,8 @@ class Watch:
         self.bar = Bar(world_size)
         self.ended = False
         self._pending = b""
-        self._sign_of_life: object = None
-        self._still_since = time.monotonic()
+        # Since when nothing moved: the moment, each rank's journal and processor time at it.
+        self._still_since: tuple[float, list[int], list[float]] = (time.monotonic(), [], [])
 
     def until_over(self, timeout: float) -> Outcome:
         deadline = time.monotonic() + timeout
@@ -135,14 +136,17 @@ class Watch:
         """Whether every unfinished rank waits in a communication, and nothing moves."""
         now = time.monotonic()
         ranks = self.outcome.unfinished
-        signs = [(_size(self.run_dir.of(r, "journal")), _activity(self.pids.get(r))) for r in ranks]
-        if signs != self._sign_of_life:
-            self._sign_of_life, self._still_since = signs, now
+        written = [_size(self.run_dir.of(rank, "journal")) for rank in ranks]
+        seconds = [_processor_seconds(self.pids.get(rank)) for rank in ranks]
+        since, *before = self._still_since
+        # Journals of other lengths, or another number of them: a rank has gone on, or finished.
+        if written != before[0] or any(
+            now_used - used > _IDLE for now_used, used in zip(seconds, before[1], strict=True)
+        ):
+            self._still_since = (now, written, seconds)
             return False
-        seen = all(activity is not None for _, activity in signs)
-        if now - self._still_since < (_STILL if seen else _STILL_UNSEEN):
-            return False
-        return self._all_blocked()
+        patience = _STILL if sys.platform == "linux" else _STILL_UNSEEN
+        return now - since >= patience and self._all_blocked()
 
     def _all_blocked(self) -> bool:
         if not self.observed:
@@ -166,18 +170,11 @@ def _size(path: os.PathLike) -> int:
         return 0
 
 
-def _activity(pid: int | None) -> tuple | None:
-    """Processor time of all threads of `pid`, and a moving part while any of them runs."""
-    if sys.platform != "linux" or pid is None:
-        return None
+def _processor_seconds(pid: int | None) -> float:
+    """What all threads of `pid` have used so far; 0.0 where the system does not tell."""
     try:
-        tasks = os.listdir(f"/proc/{pid}/task")
-        fields = []
-        for task in tasks:
-            with open(f"/proc/{pid}/task/{task}/stat") as file:
-                fields.append(file.read().rpartition(")")[2].split())
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
     except OSError:
-        return ()
-    if any(field[0] in "RD" for field in fields):
-        return (time.monotonic(),)
-    return tuple(sorted((task, f[11], f[12]) for task, f in zip(tasks, fields, strict=True)))
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
