@@ -23,9 +23,9 @@ import torch.nn.functional as F
 
 from course_lib.techniques.collectives.members import Members, flat_view
 
-# A long chunk travels in segments of this size, so that one is added up while the next arrives, and
-# the memory it arrives in is small enough to be had again without new pages from the system.
-SEGMENT_BYTES = 4 << 20
+# A long chunk travels in segments of this size: one is on its way while another is added up, and
+# the memory they land in is small enough to be had again without new pages from the system.
+SEGMENT_BYTES = 2 << 20
 
 Hop = tuple[torch.Tensor, torch.Tensor]  # what leaves to the right, what comes from the left
 
@@ -76,6 +76,8 @@ def ring_all_reduce_members(flat: torch.Tensor, members: Members) -> None:
 
 def cut(flat: torch.Tensor, n: int) -> list[torch.Tensor]:
     """n chunks of ceil(numel / n): views of `flat`, and zero-padded copies from where it ends."""
+    if flat.numel() % n == 0:
+        return list(flat.view(n, -1))
     size = -(-flat.numel() // n)
     views = [flat[i * size : (i + 1) * size] for i in range(n)]
     return [F.pad(v, (0, size - v.numel())) if v.numel() < size else v for v in views]
@@ -83,8 +85,10 @@ def cut(flat: torch.Tensor, n: int) -> list[torch.Tensor]:
 
 def put_back(chunks: list[torch.Tensor], flat: torch.Tensor) -> None:
     """Copy into `flat` the chunks of `cut` that are not views of it."""
+    if flat.numel() % len(chunks) == 0:
+        return
     size = chunks[0].numel()
-    for i in range(flat.numel() // size if size else len(chunks), len(chunks)):
+    for i in range(flat.numel() // size, len(chunks)):
         view = flat[i * size : (i + 1) * size]
         view.copy_(chunks[i][: view.numel()])
 
@@ -104,31 +108,63 @@ def all_gather_chunks(chunks: list[torch.Tensor], members: Members) -> None:
 
 
 def _travel(hops: list[Hop], members: Members, *, add: bool) -> None:
-    """Make the hops in order; what arrives is added to its chunk, or replaces it."""
-    n, r = len(members), members.place
-    if not hops or not hops[0][0].numel():
-        return
-    segment = max(1, SEGMENT_BYTES // hops[0][0].element_size())
-    pieces = [p for hop in hops for p in zip(*(c.split(segment) for c in hop), strict=True)]
-    # A piece leaves in one step as it arrived in the step before: with two or more pieces to a
-    # step, the next may leave before the last has arrived.
-    window = min(2, len(pieces) // len(hops))
-    landings = [torch.empty_like(pieces[0][1]) for _ in range(window if add else 0)]
-    flights: list[list[dist.Work]] = []
+    """Make the hops; what arrives is added to its chunk (`add`), or replaces it."""
+    if hops and hops[0][0].numel():
+        # gloo moves any number of messages at once. NCCL makes one wait for the other unless they
+        # are one batch.
+        travel = pipelined if hops[0][0].device.type == "cpu" else one_by_one
+        travel(hops, members, add=add)
 
-    def land(i: int) -> None:
-        for work in flights[i]:
+
+def one_by_one(hops: list[Hop], members: Members, *, add: bool) -> None:
+    """The algorithm as the papers tell it: send and receive, wait for both, add."""
+    n, r = len(members), members.place
+    for outgoing, incoming in hops:
+        arrived = torch.empty_like(incoming) if add else incoming
+        for work in members.start_exchange(outgoing, (r + 1) % n, arrived, (r - 1) % n):
             work.wait()
         if add:
-            target = pieces[i][1]
-            target.add_(landings[i % window][: target.numel()])
+            incoming += arrived
 
-    for i, (outgoing, incoming) in enumerate(pieces):
-        if i >= window:
-            land(i - window)
-        target = landings[i % window][: incoming.numel()] if add else incoming
-        # Finished work is kept to the end: gloo's thread may still hold it for a moment, and
-        # letting go of it would wait for that thread.
-        flights.append(members.start_exchange(outgoing, (r + 1) % n, target, (r - 1) % n))
-    for i in range(len(pieces) - window, len(pieces)):
-        land(i)
+
+def pipelined(
+    hops: list[Hop], members: Members, *, add: bool, segment_bytes: int = SEGMENT_BYTES
+) -> None:
+    """The same hops in segments, so that sending, receiving and adding go on at the same time."""
+    n, r, group = len(members), members.place, members.group
+    left, right = members.ranks[(r - 1) % n], members.ranks[(r + 1) % n]
+    pieces = _in_segments(hops, segment_bytes)
+    # A piece leaves as it arrived one step before. Where a step has several pieces, the next one
+    # can leave before the last has arrived.
+    lead = 1 if len(pieces) > len(hops) else 0
+    # Receives are posted early, all of them where each has a place of its own: gloo sends at once
+    # what its receiver already waits for. What is to be added lands in one buffer: the fewer, the
+    # likelier that it is still in the processor's cache when it is added.
+    ahead = 1 if add else len(pieces)
+    buffer = torch.empty_like(pieces[0][1]) if add else None
+    landings = [x if buffer is None else buffer[: x.numel()] for _, x in pieces]
+
+    # Finished work stays in these lists, since letting go of it waits for gloo's own thread.
+    receives = [dist.irecv(landings[i], left, group) for i in range(ahead)]
+    sends = [dist.isend(pieces[i][0], right, group) for i in range(lead)]
+    for i, (_, incoming) in enumerate(pieces):
+        if i + lead < len(pieces):
+            sends.append(dist.isend(pieces[i + lead][0], right, group))
+        receives[i].wait()
+        if add:
+            incoming += landings[i]
+        if i + ahead < len(pieces):
+            receives.append(dist.irecv(landings[i + ahead], left, group))
+    for send in sends:
+        send.wait()
+
+
+def _in_segments(hops: list[Hop], segment_bytes: int) -> list[Hop]:
+    longest = max(1, segment_bytes // hops[0][0].element_size())
+    if hops[0][0].numel() <= longest:
+        return hops
+    return [
+        piece
+        for outgoing, incoming in hops
+        for piece in zip(outgoing.split(longest), incoming.split(longest), strict=True)
+    ]
