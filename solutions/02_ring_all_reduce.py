@@ -419,12 +419,10 @@ traffic_bars({name: run.trace.traffic() for name, run in runs.items()}, per_tens
 import time
 
 
-def time_of(all_reduce, numel, repeats=20):
+def time_of(all_reduce, numel, repeats=15):
     x = torch.ones(numel)
-    all_reduce(x)
     seconds = []
     for _ in range(repeats):
-        dist.barrier()
         start = time.perf_counter()
         all_reduce(x)
         seconds.append(time.perf_counter() - start)
@@ -434,7 +432,7 @@ def time_of(all_reduce, numel, repeats=20):
 for numel in (1_000, 1_000_000):
     print(f"{4 * numel:9,} bytes on 4 ranks:", end="")
     for name, way in ways.items():
-        slowest = max(run_ranks(time_of, 4, way, numel, observe=False))
+        slowest = max(run_ranks(time_of, 4, way, numel, observe=False, timeout=45))
         print(f"   {name} {slowest * 1e3:6.2f} ms", end="")
     print()
 
@@ -454,14 +452,13 @@ for numel in (1_000, 1_000_000):
 
 
 # %% tags=["nbval-ignore-output"]
-def time_exchange(sizes, repeats=25):
+def time_exchange(sizes, repeats=15):
     other = 1 - dist.get_rank()
     times = []
     for size in sizes:
         outgoing, arriving = torch.zeros(2, size, dtype=torch.uint8)
         seconds = []
         for _ in range(repeats):
-            dist.barrier()
             start = time.perf_counter()
             sending = dist.isend(outgoing, dst=other)
             dist.recv(arriving, src=other)
@@ -472,7 +469,7 @@ def time_exchange(sizes, repeats=25):
 
 
 sizes = [4**k for k in range(3, 13)]  # 64 bytes to 16 MB
-times = run_ranks(time_exchange, 2, sizes, observe=False)[0]
+times = run_ranks(time_exchange, 2, sizes, observe=False, timeout=45)[0]
 for size, seconds in zip(sizes, times, strict=True):
     print(f"{size:10,} bytes   {seconds * 1e6:10.1f} µs")
 
@@ -801,7 +798,7 @@ def never_talk(model, optimizer):
 
 def on_four_ranks(prepare):
     """The run, and the loss of each whole batch: the mean over ranks, whose parts are equal."""
-    run = run_ranks(train_on_my_part, 4, prepare, timeout=60)
+    run = run_ranks(train_on_my_part, 4, prepare, timeout=45)
     return run, [sum(parts) / 4 for parts in zip(*run, strict=True)]
 
 
