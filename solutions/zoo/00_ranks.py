@@ -400,7 +400,7 @@ def broadcast_through_the_back_door(tensor, root):
 
 
 @wrong("broadcast_by_sends", says="all zeros")
-def zeros_of_the_right_shape(tensor, root):
+def broadcast_of_zeros(tensor, root):
     if dist.get_rank() != root:
         tensor.zero_()
 

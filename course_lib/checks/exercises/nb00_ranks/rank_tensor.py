@@ -17,7 +17,7 @@ from course_lib.checks.glimpse import glimpse
 
 
 def _cases(rng: random.Random) -> list[Case]:
-    sizes = [(4, 3), (2, 5), (1, 4), (5, 1), (3, rng.randrange(20, 100))]
+    sizes = [(4, 3), (2, 5), (1, 4), (5, 1), (3, rng.randrange(20, 10_000))]
     return [Case(n, f"{n} rank{'s' * (n > 1)}, size = {size}", {"size": size}) for n, size in sizes]
 
 
