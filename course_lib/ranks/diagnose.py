@@ -4,7 +4,7 @@ Every rank has left a list of what it issued. Two things can then be wrong: the 
 group do not line up, or a message has only one end.
 """
 
-from course_lib.observe import Trace
+from course_lib.observe import CommEvent, Trace
 from course_lib.ranks.diagnosis import Diagnosis
 from course_lib.ranks.lineup import compare_collectives
 from course_lib.ranks.pairing import pair_messages
@@ -17,7 +17,14 @@ def diagnose(states: dict[int, str], trace: Trace) -> list[Diagnosis]:
     "raised ValueError", "was killed by SIGKILL", "is still running"; "" for a rank that waits in a
     communication.
     """
-    blocked = {rank: event for rank in states if (event := trace.waiting(rank))}
+    blocked = {rank: event for rank in states if (event := _held_up(rank, states[rank], trace))}
     found = compare_collectives(states, trace, blocked)
     found += pair_messages(states, trace, blocked)
     return found
+
+
+def _held_up(rank: int, state: str, trace: Trace) -> CommEvent | None:
+    """What `rank` waits in, or was torn out of by gloo before it came to wait."""
+    if state.startswith(("was killed", "lost its connection")):
+        return next(iter(trace.unfinished(rank)[-1:]), None)
+    return trace.waiting(rank)

@@ -15,16 +15,21 @@ def pair_messages(
         for rank, event in blocked.items()
         if event.op in _POINT_TO_POINT and event.peer is not None
     }
+    mates = {id(one): other for pair in trace.match().pairs for one, other in (pair, pair[::-1])}
     found, told = [], set()
     for rank in sorted(waits_for):
         if rank in told:
             continue
+        event = blocked[rank]
         circle = _circle(rank, waits_for)
         told.update(circle)
         if circle:
             found.append(_in_a_circle(circle, blocked, trace))
-        else:
-            found.append(_one_ended(rank, blocked[rank], states, blocked, trace))
+        elif (mate := mates.get(id(event))) and mate.nbytes != event.nbytes:
+            found.append(_sizes(event, mate))
+        elif event.peer not in waits_for:
+            # Else the peer waits for a message itself, and why is said there.
+            found.append(_one_ended(rank, event, states, blocked, trace))
     return found
 
 
@@ -91,7 +96,8 @@ def _crossed(circle: list[int], blocked: dict[int, CommEvent], strays: dict[int,
     )
 
 
-def _sizes(send: CommEvent, recv: CommEvent) -> Diagnosis:
+def _sizes(one: CommEvent, other: CommEvent) -> Diagnosis:
+    send, recv = (one, other) if one.op == "send" else (other, one)
     return Diagnosis(
         f"rank {send.rank} sends {size_text(send)} to rank {recv.rank}, "
         f"which receives into {size_text(recv)}.",
@@ -112,10 +118,6 @@ def _one_ended(
     theirs = [e for e in trace.of(peer) if e.op == other and e.peer in (rank, None)]
     place = next(i for i, e in enumerate(mine) if e is event)
     same_tag = [e for e in theirs if e.tag == event.tag]
-    if place < len(same_tag) and same_tag[place].nbytes != event.nbytes:
-        pair = (event, same_tag[place])
-        return _sizes(*(pair if event.op == "send" else pair[::-1]))
-
     if peer in blocked:
         doing = f"rank {peer} waits {describe(blocked[peer])}"
     else:

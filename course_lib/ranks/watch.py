@@ -17,6 +17,7 @@ from course_lib.ranks.progress import Bar
 from course_lib.ranks.rundir import RunDir
 
 _TICK = 0.25
+_START = 60.0  # the most that starting the processes may take; the time-out counts from there
 # A failed rank's peers get this long to fail as well or to come to a halt, so that the report can
 # say where each of them was. The usual case, all of them failing alike, takes milliseconds.
 _SETTLE = 1.0
@@ -65,11 +66,16 @@ class Watch:
         self._still_since: tuple[float, list[int], list[float]] = (time.monotonic(), [], [])
 
     def until_over(self, timeout: float) -> Outcome:
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout + _START
+        begun = time.monotonic()
         settled_by = None
         outcome = self.outcome
         while not outcome.complete:
             now = time.monotonic()
+            if len(self.pids) < outcome.world_size:
+                begun = now  # the host may still be importing torch
+            else:
+                deadline = min(deadline, begun + timeout)
             if any(kind == "failure" for kind in outcome.delivered.values()) or outcome.exited:
                 settled_by = settled_by or now + _SETTLE
                 if now >= settled_by or self._all_blocked():
