@@ -398,11 +398,11 @@ check(run_schedule)
 # ### The same table, simulated and run
 #
 # Four ranks share the cores of your machine, so their times say little about four GPUs. Unless
-# their work is to sleep: any number of processes can do that at the same time. This stage sleeps 10
-# ms in a forward and 20 ms in a backward, and writes down when.
+# their work is to sleep: any number of processes can do that at the same time. This stage sleeps 20
+# ms in a forward and 40 ms in a backward, and writes down when.
 
 # %%
-FORWARD, BACKWARD = 0.010, 0.020  # seconds
+FORWARD, BACKWARD = 0.020, 0.040  # seconds
 
 
 class Sleep(torch.autograd.Function):
@@ -433,10 +433,16 @@ class SleepingStage(nn.Module):
         return Sleep.apply(x * self.scale, self.log)
 
 
-def run_sleeping(table, width=8):
+def with_mine(table, stage, x):
+    run_schedule(table[dist.get_rank()], stage, x, x, nn.functional.mse_loss)
+
+
+def run_sleeping(table, execute=with_mine, width=8):
+    warm_up = torch.ones(1, requires_grad=True)
+    warm_up.clone().backward(torch.ones(1))  # the first one in a process loads modules
     stage, x = SleepingStage(), torch.ones(8, width)
     dist.barrier()
-    run_schedule(table[dist.get_rank()], stage, x, torch.zeros_like(x), nn.functional.mse_loss)
+    execute(table, stage, x)
     return stage.log
 
 
@@ -811,11 +817,17 @@ schedule_explorer(own=one_f_one_b_schedule)
 # ## 11. At scale
 #
 # **Your run on other networks.** The run of section 6 once more, with messages of 4 MB, replayed on
-# modelled clusters: computing keeps its 10 and 20 ms, messages take the time of the link. Four
+# modelled clusters: computing keeps its 20 and 40 ms, messages take the time of the link. Four
 # ranks inside one DGX A100; four machines with one GPU each, over 10 Gbit/s and over 1 Gbit/s
-# Ethernet.
+# Ethernet. Your executor, and the course's.
 #
-# **Predict.** Which of GPipe and 1F1B suffers more from a slow network?
+# **Predict.** Which of GPipe and 1F1B suffers more from a slow network? A 4 MB message takes 3 ms
+# at 10 Gbit/s and 32 ms at 1 Gbit/s.
+
+# %%
+### BEGIN SOLUTION
+guess_suffers = "1F1B"
+### END SOLUTION
 
 # %%
 from dataclasses import replace
@@ -839,19 +851,30 @@ clusters = {
     "4 machines, 10 Gbit/s": one_gpu_each.with_links(between=LINKS["10 GbE"]),
     "4 machines, 1 Gbit/s": one_gpu_each.with_links(between=Link("1 GbE", 50e-6, 125e6)),
 }
-big = {name: run_ranks(run_sleeping, 4, table, 1_000_000) for name, table in tables.items()}
-print("ms for a step    " + "".join(f"{name:>24}" for name in clusters))
-for name, run in big.items():
-    compute = computed(run, tables[name])
-    times = [replay(run.trace, cluster, compute=compute) for cluster in clusters.values()]
-    print(f"{name:17}" + "".join(f"{time.makespan * 1e3:24.0f}" for time in times))
+
+
+def with_the_course(table, stage, x):
+    Pipeline({dist.get_rank(): stage}, table, nn.functional.mse_loss).train_step(x, x)
+
+
+print("ms for a step         " + "".join(f"{name:>23}" for name in clusters))
+for whose, execute in (("your executor", with_mine), ("the course's", with_the_course)):
+    for name, table in tables.items():
+        run = run_ranks(run_sleeping, 4, table, execute, 1_000_000)
+        compute = computed(run, table)
+        steps = [replay(run.trace, cluster, compute=compute) for cluster in clusters.values()]
+        print(f"{whose:14} {name:7}" + "".join(f"{s.makespan * 1e3:23.0f}" for s in steps))
+print("your guess:", guess_suffers)
 
 # %% [markdown]
-# With NVLink the 330 ms are nearly all computation. At 1 Gbit/s a message takes 32 ms, longer than
-# a forward, and here the two schedules part. GPipe's messages all go one way, then all the other:
-# the latency is paid once on the way there and once on the way back. In 1F1B a stage that has sent
-# its activation waits for a gradient that depends on it, again and again. More warm-up forwards
-# would hide that, at the price of memory.
+# With NVLink the 660 ms are all computation. On slower links two things show.
+#
+# - *When a message travels.* A message moves once both sides are there. Your executor calls `recv`
+#   when it needs the tensor, and then the rank stands idle for as long as the message takes. The
+#   course's executor posts each receive one message ahead, so it travels while the rank computes.
+# - *Who waits for a round trip.* GPipe pays for the way to the last stage once, and for the way
+#   back once. In the steady state of 1F1B a stage waits again and again for a gradient that depends
+#   on the activation it has just sent. A longer warm-up would hide that, at the price of memory.
 
 # %% [markdown]
 # **What was measured: GPipe.** Table 2 of the paper gives the throughput of a Transformer with 48
@@ -870,7 +893,7 @@ for k, measured_speed in published.items():
 # with $M$, and since recomputation can begin before the gradient arrives.)
 #
 # **Megatron-LM** trained a model of a trillion parameters on 3072 A100s: 64 pipeline stages, 8-way
-# tensor parallel, 6 replicas, a batch of 3072 sequences, one sequence in a microbatch.
+# tensor parallel, 6 replicas, a batch of 3072 sequences. If a microbatch is one sequence:
 
 # %%
 p, m = 64, 3072 // 6
@@ -978,10 +1001,12 @@ print("your guess:", guess_versions)
 
 # %% [markdown]
 # No bubble, but up to $p$ copies of the weights, and every gradient is some updates late. Without
-# the copies the training still runs here, on gradients that are not quite gradients. PyTorch would
-# have stopped you: changing a weight in place before its backward raises an error, unless the
-# change is hidden from autograd as it is here. PipeDream-2BW (ICML 2021) needs two versions. Nearly
-# everyone flushes instead: one version, the optimizer of one process, and the bubble.
+# the copies the loss is hardly worse here: a small network forgives a gradient that is a little
+# off. But it is the gradient of no function, so nothing that is known about gradient descent
+# applies to it. PyTorch would have stopped you: changing a weight in place before its backward
+# raises an error, unless the change is hidden from autograd, as it is here. PipeDream-2BW (ICML
+# 2021) gets by with two versions. Most training today flushes instead: one version, the result of
+# one process, and the bubble.
 
 # %% [markdown]
 # ## 13. Reflection, with numbers

@@ -26,6 +26,7 @@ from .schedule_text import FORWARD, Op, Schedule
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32)
 _MOST_DIMENSIONS = 8
 _AHEAD = 1  # messages of a channel that are posted before they are needed
+_KEPT = 4  # the newest sends, which are not asked yet whether they are complete
 
 
 class Shape(NamedTuple):
@@ -194,7 +195,7 @@ class Mailbox:
         group = self.groups[message.direction]
         work = dist.isend(tensor, group=group, group_dst=message.destination)
         self._under_way.append((work, tensor))
-        while self._under_way and self._under_way[0][0].is_completed():
+        while len(self._under_way) > _KEPT and self._under_way[0][0].is_completed():
             self._under_way.popleft()
 
     def _irecv(self, message: Message, tensor: torch.Tensor) -> dist.Work:
