@@ -110,26 +110,21 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
 
 
 def reference(programs: Programs) -> list[int]:
-    """Let every pair that meets go on, until nothing changes."""
-    place = [0] * len(programs)
+    """Let whoever can go on do so, until nobody can."""
+    left = [list(reversed(program)) for program in programs]  # the next step is the last one
+    while any(_advance(left, rank) for rank in range(len(left))):
+        pass
+    return [rank for rank, steps in enumerate(left) if steps]
 
-    def step(rank: int) -> tuple[str, Any]:
-        program = programs[rank]
-        return program[place[rank]] if place[rank] < len(program) else ("done", None)
 
-    moved = True
-    while moved:
-        moved = False
-        for rank in range(len(programs)):
-            what, peer = step(rank)
-            if what == "run":
-                place[rank] += 1
-                moved = True
-            elif what == "send" and step(peer) == ("recv", rank):
-                place[rank] += 1
-                place[peer] += 1
-                moved = True
-    return [rank for rank in range(len(programs)) if step(rank)[0] != "done"]
+def _advance(left: Programs, rank: int) -> bool:
+    what, peer = left[rank][-1] if left[rank] else ("nothing", None)
+    meets = what == "send" and left[peer][-1:] == [("recv", rank)]
+    if meets:
+        left[peer].pop()
+    if meets or what == "run":
+        left[rank].pop()
+    return meets or what == "run"
 
 
 def _cause(got: set[int], want: set[int], programs: Programs) -> str:
