@@ -463,9 +463,9 @@ def measured(logs, table):
 tables = {"GPipe": gpipe_schedule(4, 8), "1F1B": one_f_one_b_schedule(4, 8)}
 runs = {name: run_ranks(run_sleeping, 4, table) for name, table in tables.items()}
 for name, run in runs.items():
-    same = all([kind for kind, *_ in log] == [op.kind for op in row]
-               for log, row in zip(run, tables[name], strict=True))  # fmt: skip
-    print(f"{name}: every rank ran its row in order: {same}")
+    ran = [[kind for kind, _, _ in log] for log in run]
+    asked = [[op.kind for op in row] for row in tables[name]]
+    print(f"{name}: every rank ran its row in order: {ran == asked}")
 
 # %% tags=["nbval-ignore-output"]
 schedule_gantt(
@@ -737,60 +737,65 @@ for stages in (2, 3, 4):
 
 
 # %%
-def same_step_twice():
-    from torch.distributed import pipelining as torch_pipelining
+from course_lib.techniques import schedules
 
-    from course_lib.techniques import schedules
+tables_for_two = {
+    "ScheduleGPipe": schedules.gpipe(2, 4),
+    "Schedule1F1B": schedules.one_f_one_b(2, 4),
+    "ScheduleInterleaved1F1B": schedules.interleaved(2, 4, 2),
+    "ScheduleInterleavedZeroBubble": schedules.zb_h1(2, 4),
+}
 
-    rank, m, device = dist.get_rank(), 4, torch.device("cpu")
-    tokens, targets = next(batches(1, 16))
-    kinds = {
-        "GPipe": (schedules.gpipe(2, m), "ScheduleGPipe"),
-        "1F1B": (schedules.one_f_one_b(2, m), "Schedule1F1B"),
-        "interleaved": (schedules.interleaved(2, m, 2), "ScheduleInterleaved1F1B"),
-        "zero bubble": (schedules.zb_h1(2, m), "ScheduleInterleavedZeroBubble"),
-    }
+
+def my_parts(stages):
+    """This rank's stages out of so many on two ranks."""
+    parts = cut(gpt_layers(), split_by_cost(costs, stages))
+    return {stage: parts[stage] for stage in range(dist.get_rank(), stages, 2)}
+
+
+def gradients(parts):
+    return {name: w.grad for part in parts.values() for name, w in part.named_parameters()}
+
+
+def by_the_course():
     found = {}
-    for kind, (table, name) in kinds.items():
-        pairs = []
-        for number in (schedules.num_stages(table), 4 if "Interleaved" in name else 2):
-            parts = cut(gpt_layers(), split_by_cost(costs, number))
-            pairs.append({stage: parts[stage] for stage in range(rank, number, 2)})
-        ours, theirs = pairs
-
-        loss = Pipeline(ours, table, token_loss).train_step(tokens, targets)
-
-        number = len(theirs) * 2
-        stages = [
-            torch_pipelining.PipelineStage(part, stage, number, device)
-            for stage, part in theirs.items()
-        ]
-        schedule = getattr(torch_pipelining, name)(
-            stages if "Interleaved" in name else stages[0], n_microbatches=m, loss_fn=token_loss
-        )
-        losses = []
-        if rank == 0:
-            schedule.step(tokens)
-        else:
-            schedule.step(target=targets, losses=losses)
-
-        gradients = [
-            {n: p.grad for part in parts.values() for n, p in part.named_parameters()}
-            for parts in (ours, theirs)
-        ]
-        shared = gradients[0].keys() & gradients[1].keys()
-        apart = max((gradients[0][n] - gradients[1][n]).abs().max().item() for n in shared)
-        found[kind] = (loss, torch.stack(losses).mean() if losses else None, apart)
+    for name, table in tables_for_two.items():
+        parts = my_parts(schedules.num_stages(table))
+        loss = Pipeline(parts, table, token_loss).train_step(tokens, targets)
+        found[name] = loss, gradients(parts)
     return found
 
 
-zero_rank, last_rank = run_ranks(same_step_twice, 2, timeout=50, observe=False)
-for kind, (ours, theirs, apart) in last_rank.items():
-    apart = max(apart, zero_rank[kind][2])
-    print(
-        f"{kind:12} loss {ours:.4f}, PyTorch's {theirs:.4f}; "
-        f"gradients equal within 1e-6: {apart < 1e-6}"
-    )
+def by_pytorch():
+    from torch.distributed import pipelining
+
+    found = {}
+    for name in tables_for_two:
+        several = "Interleaved" in name  # stages on a rank
+        parts, cpu = my_parts(4 if several else 2), torch.device("cpu")
+        stages = [
+            pipelining.PipelineStage(part, stage, 2 * len(parts), cpu)
+            for stage, part in parts.items()
+        ]
+        make = getattr(pipelining, name)
+        schedule = make(stages if several else stages[0], n_microbatches=4, loss_fn=token_loss)
+        losses = []
+        if dist.get_rank() == 0:
+            schedule.step(tokens)
+        else:
+            schedule.step(target=targets, losses=losses)
+        found[name] = sum(losses) / 4, gradients(parts)
+    return found
+
+
+ours = run_ranks(by_the_course, 2, observe=False)
+theirs = run_ranks(by_pytorch, 2, timeout=50, observe=False)
+for name in tables_for_two:
+    loss, pytorch_loss = ours[1][name][0], theirs[1][name][0]
+    mine, pytorchs = ({**run[0][name][1], **run[1][name][1]} for run in (ours, theirs))
+    apart = max((mine[n] - pytorchs[n]).abs().max().item() for n in mine)
+    print(f"{name:30} loss {loss:.4f}, PyTorch's {pytorch_loss:.4f}; ", end="")
+    print("gradients within 1e-6:", apart < 1e-6)
 
 # %% [markdown]
 # Interleaved and zero bubble have two stages a rank in PyTorch; the losses are the same, because
@@ -907,8 +912,6 @@ for v in (1, 2):
 # (Table 5). Put the times of the 1.5B model into our simulator:
 
 # %%
-from course_lib.techniques import schedules
-
 F, B, W, SEND = 18.522, 18.086, 9.337, 0.601  # ms; 8 GPUs, 24 microbatches
 for name, table, rate in (
     ("1F1B", schedules.one_f_one_b(8, 24), 0.2431),
