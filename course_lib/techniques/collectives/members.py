@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 @dataclass(frozen=True)
 class Members:
-    """The global ranks that take part, in order, and this rank's place among them."""
+    """The ranks of `group` that take part, as it counts them, and this rank's place among them."""
 
     ranks: Sequence[int]
     place: int
@@ -21,16 +21,16 @@ class Members:
         place = dist.get_rank(group)
         if place < 0:
             raise ValueError(f"rank {dist.get_rank()} is not in the group that it calls with")
-        return cls(dist.get_process_group_ranks(group), place, group)
+        return cls(range(dist.get_world_size(group)), place, group)
 
     def __len__(self) -> int:
         return len(self.ranks)
 
     def send(self, tensor: torch.Tensor, to: int) -> None:
-        dist.send(tensor, self.ranks[to], self.group)
+        dist.send(tensor, group=self.group, group_dst=self.ranks[to])
 
     def receive(self, tensor: torch.Tensor, source: int) -> None:
-        dist.recv(tensor, self.ranks[source], self.group)
+        dist.recv(tensor, group=self.group, group_src=self.ranks[source])
 
     def start_exchange(
         self, outgoing: torch.Tensor, to: int, incoming: torch.Tensor, source: int
@@ -41,10 +41,11 @@ class Members:
         queue the two behind each other; the receive first, since gloo sends a message directly
         when its receiver has already said where it goes.
         """
+        source, to = self.ranks[source], self.ranks[to]
         return dist.batch_isend_irecv(
             [
-                dist.P2POp(dist.irecv, incoming, self.ranks[source], self.group),
-                dist.P2POp(dist.isend, outgoing, self.ranks[to], self.group),
+                dist.P2POp(dist.irecv, incoming, group=self.group, group_peer=source),
+                dist.P2POp(dist.isend, outgoing, group=self.group, group_peer=to),
             ]
         )
 

@@ -145,16 +145,16 @@ def pipelined(
     landings = [x if buffer is None else buffer[: x.numel()] for _, x in pieces]
 
     # Finished work stays in these lists, since letting go of it waits for gloo's own thread.
-    receives = [dist.irecv(landings[i], left, group) for i in range(ahead)]
-    sends = [dist.isend(pieces[i][0], right, group) for i in range(lead)]
+    receives = [dist.irecv(landings[i], group=group, group_src=left) for i in range(ahead)]
+    sends = [dist.isend(pieces[i][0], group=group, group_dst=right) for i in range(lead)]
     for i, (_, incoming) in enumerate(pieces):
         if i + lead < len(pieces):
-            sends.append(dist.isend(pieces[i + lead][0], right, group))
+            sends.append(dist.isend(pieces[i + lead][0], group=group, group_dst=right))
         receives[i].wait()
         if add:
             incoming += landings[i]
         if i + ahead < len(pieces):
-            receives.append(dist.irecv(landings[i + ahead], left, group))
+            receives.append(dist.irecv(landings[i + ahead], group=group, group_src=left))
     for send in sends:
         send.wait()
 
