@@ -470,7 +470,7 @@ def always_gpipe(row, module, inputs, targets, loss):
 
 
 @wrong("run_schedule", says="still being sent")
-def one_buffer_for_all(row, module, inputs, targets, loss):
+def one_buffer_for_all_microbatches(row, module, inputs, targets, loss):
     m = sum(kind == "F" for kind, _, _ in row)
     buffer, works = torch.empty_like(inputs.chunk(m)[0]), []
 

@@ -86,7 +86,7 @@ def _row_cases(rng: random.Random) -> list[Case]:
     chunks = [Op("F", c, i) for c in (0, 2) for i in range(3)]
     chunks += [Op("B", c, i) for c in (2, 0) for i in range(3)]
     jumbled = [Op("F", 0, 2), Op("F", 0, 0), Op("B", 0, 2), Op("F", 0, 1), Op("B", 0, 0)]
-    warm_up, m = rng.randint(2, 4), rng.randint(6, 9)
+    warm_up, m = rng.randint(2, 5), rng.randint(6, 60)
     return [
         _row("GPipe, m = 5", gpipe),
         _row("1F1B with a warm-up of 3, m = 6", alternating(3, 6)),
