@@ -7,10 +7,10 @@ import sys
 
 import torch
 
-from tests.bench import launching, observing, ring
+from tests.bench import launching, observing, pipelining, ring
 from tests.bench.row import Measurement, Row
 
-ROWS: list[Row] = [*launching.ROWS, *ring.ROWS, *observing.ROWS]
+ROWS: list[Row] = [*launching.ROWS, *ring.ROWS, *pipelining.ROWS, *observing.ROWS]
 
 
 def main() -> int:

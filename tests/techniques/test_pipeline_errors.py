@@ -122,6 +122,11 @@ def test_stages_are_cut_by_cost():
     assert split_by_cost([7], 1) == [range(1)]
 
 
+def test_of_the_best_cuts_the_most_even_one_is_taken():
+    parts = split_by_cost([0, 3, 3, 3, 3, 3, 3, 0.1], 4)
+    assert parts == [range(3), range(3, 5), range(5, 6), range(6, 8)]
+
+
 def test_the_cut_is_the_best_there_is():
     from itertools import combinations
 
