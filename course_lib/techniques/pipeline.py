@@ -14,23 +14,19 @@ divided by m before its backward pass, so the gradients add up to those of the w
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
-from .pipeline_messages import Mailbox, open_groups, plan
+from .pipeline_mailbox import Mailbox
+from .pipeline_messages import open_groups, plan
 from .pipeline_replicas import average_gradients, start_equal
-from .pipeline_stage import Loss, Stage
+from .pipeline_stage import Loss, Stage, StageError
 from .schedule_rules import num_microbatches, num_stages, validate
 from .schedule_text import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD, Op, Schedule
 from .tied_weights import TiedWeight
-
-
-class StageError(RuntimeError):
-    """A stage raised; the message says which, and on which microbatch."""
 
 
 def stages_of(schedule: Schedule, rank: int) -> list[int]:
@@ -134,7 +130,7 @@ class Pipeline:
                 try:
                     result = self._compute(mailbox, op, arrived, ys[op.microbatch])
                 except Exception as error:
-                    raise _told(op, error) from error
+                    raise StageError.told(op, error) from error
                 self._pass_on(mailbox, op, result)
         mailbox.finish()
         return torch.stack(self.losses).mean() if self.losses else None
@@ -218,15 +214,6 @@ class Pipeline:
                 copies = [self.stages[stage].module.get_parameter(name) for stage, name in own]
                 weights.append(TiedWeight(copies, [home[stage] for stage, _ in places]))
         return weights
-
-
-def _told(op: Op, error: Exception) -> StageError:
-    """The error of a stage, with its place in the schedule and the lines it came from."""
-    passes: dict[Any, str] = {FORWARD: "forward", BACKWARD: "backward"}
-    passes |= {BACKWARD_INPUT: "input-gradient", BACKWARD_WEIGHT: "weight-gradient"}
-    what = f"stage {op.stage} raised in the {passes[op.kind]} pass of microbatch {op.microbatch}"
-    told = StageError(f"{what} ({op}): {type(error).__name__}: {error}")
-    return told.with_traceback(error.__traceback__)
 
 
 def _device_of(parameters: Sequence[nn.Parameter]) -> torch.device:

@@ -14,9 +14,28 @@ import torch
 from torch import nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from .schedule_text import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD, Op
 from .split_backward import SplitBackward
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # (output, target) -> scalar
+
+_PASSES = {
+    FORWARD: "forward",
+    BACKWARD: "backward",
+    BACKWARD_INPUT: "input-gradient",
+    BACKWARD_WEIGHT: "weight-gradient",
+}
+
+
+class StageError(RuntimeError):
+    """A stage raised; the message says which, and on which microbatch."""
+
+    @classmethod
+    def told(cls, op: Op, error: Exception) -> "StageError":
+        """The error of a stage with its place in the schedule, and the lines it came from."""
+        what = f"stage {op.stage} raised in the {_PASSES[op.kind]} pass"
+        said = f"{what} of microbatch {op.microbatch} ({op}): {type(error).__name__}: {error}"
+        return cls(said).with_traceback(error.__traceback__)
 
 
 @dataclass
