@@ -77,7 +77,7 @@ def ring_all_reduce_members(flat: torch.Tensor, members: Members) -> None:
 def cut(flat: torch.Tensor, n: int) -> list[torch.Tensor]:
     """n chunks of ceil(numel / n): views of `flat`, and zero-padded copies from where it ends."""
     if flat.numel() % n == 0:
-        return list(flat.view(n, -1))
+        return list(flat.view(n, -1).unbind())
     size = -(-flat.numel() // n)
     views = [flat[i * size : (i + 1) * size] for i in range(n)]
     return [F.pad(v, (0, size - v.numel())) if v.numel() < size else v for v in views]
@@ -134,12 +134,12 @@ def pipelined(
     n, r, group = len(members), members.place, members.group
     left, right = members.ranks[(r - 1) % n], members.ranks[(r + 1) % n]
     pieces = _in_segments(hops, segment_bytes)
-    # A piece leaves as it arrived one step before. Where a step has several pieces, the next one
-    # can leave before the last has arrived.
-    lead = 1 if len(pieces) > len(hops) else 0
-    # Receives are posted early, all of them where each has a place of its own: gloo sends at once
-    # what its receiver already waits for. What is to be added lands in one buffer: the fewer, the
-    # likelier that it is still in the processor's cache when it is added.
+    # A piece leaves as it arrived one step before. Where a step has several pieces, two are under
+    # way, so that one travels while the other is added up.
+    lead = 2 if len(pieces) > len(hops) else 1
+    # Receives are posted early, all of them where each piece has a place of its own: a sender whose
+    # receiver waits already need not ask. What is to be added lands in one buffer, which is then
+    # still in the processor's cache when it is added.
     ahead = 1 if add else len(pieces)
     buffer = torch.empty_like(pieces[0][1]) if add else None
     landings = [x if buffer is None else buffer[: x.numel()] for _, x in pieces]
@@ -148,13 +148,13 @@ def pipelined(
     receives = [dist.irecv(landings[i], group=group, group_src=left) for i in range(ahead)]
     sends = [dist.isend(pieces[i][0], group=group, group_dst=right) for i in range(lead)]
     for i, (_, incoming) in enumerate(pieces):
-        if i + lead < len(pieces):
-            sends.append(dist.isend(pieces[i + lead][0], group=group, group_dst=right))
         receives[i].wait()
         if add:
             incoming += landings[i]
         if i + ahead < len(pieces):
             receives.append(dist.irecv(landings[i + ahead], group=group, group_src=left))
+        if i + lead < len(pieces):
+            sends.append(dist.isend(pieces[i + lead][0], group=group, group_dst=right))
     for send in sends:
         send.wait()
 
