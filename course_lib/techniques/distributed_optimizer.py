@@ -16,6 +16,7 @@ are complete. So the ranks call their collectives in one order without a word.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ import torch.distributed as dist
 from torch import nn
 
 from course_lib.techniques.fusion import DEFAULT_BUFFER_BYTES, fuse, pack, unfuse
+
+start_all_reduce = partial(dist.all_reduce, async_op=True)
 
 
 def broadcast_state(model: nn.Module, group: dist.ProcessGroup | None = None) -> None:
@@ -40,6 +43,10 @@ class DistributedOptimizer:
     Frozen parameters are left out. A parameter that got no gradient on this rank counts as zero,
     so that a rank where a branch was not taken does not keep the others waiting; one that got none
     on any rank keeps None. A tied parameter is reduced once, when its gradient is complete.
+
+    `all_reduce(buffer, group=group)` sums a buffer in place. One that returns its work is waited
+    for in `step`; any other, such as `ring_all_reduce`, has finished when it returns, and holds up
+    backward meanwhile.
     """
 
     def __init__(
@@ -48,9 +55,11 @@ class DistributedOptimizer:
         model: nn.Module,
         buffer_bytes: int = DEFAULT_BUFFER_BYTES,
         group: dist.ProcessGroup | None = None,
+        all_reduce: Callable[..., object] = start_all_reduce,
     ):
         self.optimizer = optimizer
         self.group = group
+        self.all_reduce = all_reduce
         self.world_size = dist.get_world_size(group)
         trainable = [p for p in model.parameters() if p.requires_grad]  # each tied one once
         self.buffers = list(pack(reversed(trainable), buffer_bytes))
@@ -60,7 +69,7 @@ class DistributedOptimizer:
 
     def _begin(self) -> None:
         self.missing = [len(run) for run in self.buffers]
-        self.on_their_way: list[tuple[torch.Tensor, dist.Work]] = []
+        self.on_their_way: list[tuple[torch.Tensor, object]] = []
 
     def _ready(self, parameter: nn.Parameter) -> None:
         """Backward has finished this parameter's gradient."""
@@ -81,14 +90,15 @@ class DistributedOptimizer:
             # Behind them one number each, which adds up to how many ranks have that gradient.
             present = grads[0].new_tensor([float(p.grad is not None) for p in run])
             buffer = fuse([*grads, present])
-            work = dist.all_reduce(buffer, group=self.group, async_op=True)
+            work = self.all_reduce(buffer, group=self.group)
             self.on_their_way.append((buffer, work))
 
     def synchronize(self) -> None:
         """Wait for all gradients; every `.grad` then holds the average. `step` calls it."""
         self._send(lambda i: True)  # what backward never reached
         for run, (buffer, work) in zip(self.buffers, self.on_their_way, strict=True):
-            work.wait()
+            if isinstance(work, dist.Work):
+                work.wait()
             grads = [torch.empty_like(p) for p in run]
             present = buffer.new_empty(len(run))
             unfuse(buffer.div_(self.world_size), [*grads, present])

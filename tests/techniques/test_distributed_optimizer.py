@@ -10,6 +10,7 @@ from torch import nn
 from course_lib.models import NASTY_MODELS, batches, tiny_gpt, train
 from course_lib.models.nasty import INPUTS, OUTPUTS
 from course_lib.ranks import RankError, collect
+from course_lib.techniques.collectives import ring_all_reduce
 from course_lib.techniques.distributed_optimizer import DistributedOptimizer, broadcast_state
 from course_lib.techniques.fusion import fuse, fused_all_reduce, pack, unfuse
 
@@ -119,6 +120,24 @@ def test_gradients_leave_while_backward_goes_on() -> None:
         assert all(event.waited > early[-1].issued for event in sent)
         assert all(a.n < b.n for a, b in pairwise(sent))
     assert results.notes == []
+
+
+def test_it_takes_any_all_reduce() -> None:
+    def on_ranks(**options):
+        model = NASTY_MODELS["tied"](0)
+        optimizer = DistributedOptimizer(sgd(model.parameters()), model, 64, **options)
+        rank = dist.get_rank()
+        for x, y in data(6):
+            optimizer.zero_grad()
+            mse(model, x[rank::3], y[rank::3]).backward()
+            optimizer.step()
+        return [p.detach().clone() for p in model.parameters()]
+
+    ring = collect(on_ranks, 3, kwargs={"all_reduce": ring_all_reduce})
+    assert {event.op for event in ring.trace.events} == {"send", "recv"}
+    for mine, torchs in zip(ring, collect(on_ranks, 3), strict=True):
+        for a, b in zip(mine, torchs, strict=True):
+            assert (a - b).abs().max() < 1e-12
 
 
 def test_backward_twice_is_refused() -> None:
