@@ -11,6 +11,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from nbformat import NotebookNode
 
+from course_lib.classroom.kernels import use_ipc
 from course_lib.classroom.leaks import answer_pieces, leaks
 from course_lib.classroom.lesson import Lesson, LessonError, read_lesson
 from course_lib.classroom.notebooks import solution_notebook, student_notebook
@@ -187,6 +188,7 @@ class Course:
 def _execute(notebook: NotebookNode, path: Path) -> None:
     """Run all cells in a fresh kernel, beside `path`; keep what may be stored of the outputs."""
     metadata = dict(notebook.metadata)
+    use_ipc()
     client = NotebookClient(
         notebook,
         timeout=CELL_TIMEOUT,

@@ -43,6 +43,7 @@ def nbval(tmp_path, root):
             "--nbval-current-env",
             "--nbval-cell-timeout=30",
             "-pno:cacheprovider",
+            "-pcourse_lib.classroom.kernels",
         ]
         subprocess.run(
             [sys.executable, "-m", "pytest", *options, "--junitxml=report.xml", "cells.ipynb"],

@@ -47,7 +47,7 @@ ARROWS = {
     ),
     "classroom": Arrows(
         ("course_lib.checks",),
-        ("nbformat", "jupytext", "nbclient", "nbval", "pytest"),
+        ("nbformat", "jupytext", "jupyter_client", "nbclient", "nbval", "pytest"),
     ),
     # Modules beside the rooms. The package itself loads rooms only when their names are used.
     "__init__": Arrows(("course_lib.ranks", "course_lib.checks")),
