@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from course_lib.observe import CommEvent, Trace
+from course_lib.observe import CommEvent, Trace, Trap
 from course_lib.ranks.diagnose import diagnose
 from course_lib.ranks.errors import Failure, RunRecord
 from course_lib.ranks.sources import place_of, text_of
@@ -10,6 +10,7 @@ from course_lib.ranks.watch import Outcome
 from course_lib.ranks.wording import describe, ranks_text
 
 _MOST_FRAMES = 3
+_LOSES_MESSAGES = ("never_waited", "waited_twice")
 _ADVICE = {
     "trying to initialize the default process group twice": (
         "run_ranks has already called init_process_group: leave that call out here, and keep it in "
@@ -41,7 +42,12 @@ def write_report(
 
     stuck = sorted(failures)
     lines = [_headline(outcome, stuck, mismatch, timeout), "", *_where(states, failures, trace)]
-    for diagnosis in diagnoses:
+    lines += _went_wrong_before(record.notes)
+    if not any(trap.kind in _LOSES_MESSAGES for trap in record.notes):
+        told = diagnoses
+    else:  # who waits for whom is then a consequence, and would lead astray
+        told = [diagnosis for diagnosis in diagnoses if diagnosis.mismatch]
+    for diagnosis in told:
         lines += ["", f"Why: {diagnosis.why}", f"Try: {diagnosis.remedy}"]
     lines += _still_running(states, timeout)
     return "\n".join(lines), not mismatch
@@ -56,6 +62,12 @@ def _headline(outcome: Outcome, stuck: list[int], mismatch: bool, timeout: float
         verb = "waits" if len(stuck) == 1 else "wait"
         return f"{ranks_text(stuck)} {verb} for something that cannot come any more."
     return f"{ranks_text(stuck)} had not finished after {timeout:g} s."
+
+
+def _went_wrong_before(notes: list[Trap]) -> list[str]:
+    """What the recorder noted on the way, once for each line: often it is why the ranks hang."""
+    first = {(trap.kind, trap.where[:1]): trap for trap in reversed(notes)}
+    return [line for trap in reversed(first.values()) for line in ("", f"Noted: {trap.message}.")]
 
 
 def _what_happened(causes: dict[int, Failure]) -> list[str]:

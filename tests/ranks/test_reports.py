@@ -101,6 +101,21 @@ def test_an_irecv_waits_at_its_wait() -> None:
     assert "rank 0 waits for a message from rank 1" in report
 
 
+def test_what_was_noted_before_the_hang_is_told() -> None:
+    def twice():
+        if dist.get_rank() == 0:
+            dist.send(torch.ones(1), 1)
+        else:
+            work = dist.irecv(torch.ones(1), 0)
+            work.wait()
+            work.wait()
+
+    report = report_of(twice, kind=RankTimeout, timeout=5)
+    assert "Noted: " in report
+    assert report.count("waits a second time for the irecv from rank 0") == 1
+    assert "Every recv needs a send" not in report
+
+
 def test_different_tags() -> None:
     def tags():
         if dist.get_rank() == 0:
