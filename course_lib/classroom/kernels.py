@@ -8,22 +8,34 @@ As a pytest plugin (`-p course_lib.classroom.kernels`) it does so for the kernel
 those of nbval included, which offers no setting for it.
 """
 
+import atexit
 import os
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
 from typing import Any
 
 from jupyter_client.manager import KernelManager
 
 _init = KernelManager.__init__
+_folder: Path | None = None
 
 
 def use_ipc() -> None:
     """Let kernels that are started from now on in this process listen on IPC addresses."""
-    if os.name == "posix":
+    global _folder
+    if os.name == "posix" and _folder is None:
+        _folder = Path(tempfile.mkdtemp(prefix="kernels-"))
+        atexit.register(shutil.rmtree, _folder, ignore_errors=True)
         KernelManager.__init__ = _init_with_ipc
 
 
 def _init_with_ipc(self: KernelManager, *args: Any, **kwargs: Any) -> None:
-    kwargs.setdefault("transport", "ipc")
+    if "transport" not in kwargs:
+        # Absolute, and the kernel's own: left to itself the address is a name relative to the
+        # current folder, which client and kernel need not share, and which others use as well.
+        kwargs.update(transport="ipc", ip=str(_folder / uuid.uuid4().hex[:12]))
     _init(self, *args, **kwargs)
 
 

@@ -144,7 +144,6 @@ def _server(folder: Path) -> Iterator[tuple[str, str]]:
             "IPYTHONDIR": Path(private, "ipython"),
         }
         options = [f"--ServerApp.root_dir={folder}", "--ServerApp.port=0", "--no-browser"]
-        options.append("--KernelManager.transport=ipc")  # ranks of other tests take ports
         log = Path(private, "log")
         with log.open("w") as writes:
             process = subprocess.Popen(
