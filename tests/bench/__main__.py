@@ -1,16 +1,23 @@
 """Measure the rows, print a table; `--json FILE` keeps the numbers."""
 
 import argparse
+import importlib
 import json
+import pkgutil
 import platform
 import sys
 
 import torch
 
-from tests.bench import launching, observing, pipelining, ring
+from tests import bench
 from tests.bench.row import Measurement, Row
 
-ROWS: list[Row] = [*launching.ROWS, *ring.ROWS, *pipelining.ROWS, *observing.ROWS]
+MODULES = [module.name for module in pkgutil.iter_modules(bench.__path__) if module.name[0] != "_"]
+ROWS: list[Row] = [
+    row
+    for module in sorted(MODULES)
+    for row in getattr(importlib.import_module(f"tests.bench.{module}"), "ROWS", ())
+]
 
 
 def main() -> int:
