@@ -10,7 +10,7 @@ import torch
 
 from course_lib.observe.calls import Call
 from course_lib.observe.events import CommEvent
-from course_lib.observe.memory import Extent, has_memory, reach
+from course_lib.observe.extents import Extent, has_memory, reach
 
 
 @dataclass(slots=True)

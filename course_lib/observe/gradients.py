@@ -13,7 +13,7 @@ import torch
 from course_lib.observe import wording
 from course_lib.observe.calls import Call
 from course_lib.observe.events import CommEvent, Frame
-from course_lib.observe.memory import Extent, has_memory
+from course_lib.observe.extents import Extent, has_memory
 
 # Joining the parts with the rank's own, which does have its gradient, into one tensor is the usual
 # way around the cut.

@@ -5,7 +5,7 @@ import itertools
 import torch
 
 from course_lib.observe.calls import Call
-from course_lib.observe.memory import has_memory
+from course_lib.observe.extents import has_memory
 
 _ELEMENTWISE = {"all_reduce", "reduce"}
 

@@ -10,10 +10,10 @@ whole numbers stay whole, so results with unit costs are exact.
 import math
 from collections.abc import Iterable, Sequence
 
+from ..observe.timeline import COMPUTE, Timeline, Track
 from ..techniques.schedule_rules import check_complete, check_order, num_microbatches, num_stages
 from ..techniques.schedule_text import BACKWARD_WEIGHT, FORWARD, KINDS, Op
 from .engine import NOTHING, Lane, Run, run
-from .timeline import COMPUTE, Timeline, Track
 
 PerStage = float | Iterable[float]
 

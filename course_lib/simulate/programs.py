@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
+from ..observe.timeline import COMPUTE
 from ..techniques.schedule_text import parse_op
-from .timeline import COMPUTE
 from .transfers import Event, Recording, describe
 
 

@@ -17,11 +17,11 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..observe.timeline import COMMUNICATION, COMPUTE, Timeline, Track
 from .cluster import Cluster
 from .collectives import collective_seconds
 from .engine import NOTHING, Lane, Run, Stuck, run
 from .programs import Computed, Point, read_programs
-from .timeline import COMMUNICATION, COMPUTE, Timeline, Track
 from .transfers import Recording, Transfer, describe, transfers_of
 
 _Numbers = dict[Hashable, int]  # task numbers, given out as they are asked for

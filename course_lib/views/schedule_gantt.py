@@ -10,7 +10,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from course_lib.simulate.timeline import COMPUTE, Timeline
+from course_lib.observe.timeline import COMPUTE, Timeline
 from course_lib.techniques.schedules import Op
 from course_lib.views.view import View
 

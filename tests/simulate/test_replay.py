@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 
 from course_lib.observe import CommEvent, Trace
+from course_lib.observe.timeline import COMMUNICATION, COMPUTE
 from course_lib.simulate.cluster import Cluster, dgx_a100
 from course_lib.simulate.hardware import A100_80GB, Link
 from course_lib.simulate.pipeline import simulate
 from course_lib.simulate.replaying import replay
-from course_lib.simulate.timeline import COMMUNICATION, COMPUTE
 from course_lib.techniques.schedules import gpipe, needs, num_stages, one_f_one_b
 
 # One second a byte inside a node, ten between nodes, so that all times can be read off

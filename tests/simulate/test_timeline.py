@@ -2,8 +2,8 @@
 
 import pytest
 
+from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Span, Timeline, Track
 from course_lib.simulate.pipeline import simulate
-from course_lib.simulate.timeline import COMMUNICATION, COMPUTE, Span, Timeline, Track
 from course_lib.techniques.schedules import Op, gpipe, interleaved, one_f_one_b
 
 

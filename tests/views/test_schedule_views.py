@@ -2,8 +2,8 @@
 
 import pytest
 
+from course_lib.observe.timeline import COMPUTE, Timeline, Track
 from course_lib.simulate.pipeline import simulate
-from course_lib.simulate.timeline import COMPUTE, Timeline, Track
 from course_lib.techniques.schedules import Op, gpipe, interleaved, one_f_one_b
 from course_lib.views.schedule_explorer import KINDS, pipeline_timeline, schedule_explorer
 from course_lib.views.schedule_gantt import schedule_gantt

@@ -19,7 +19,7 @@ from course_lib.checks.exercises.nb05_pipeline_parallel.tables import (
     some_sizes,
     table_cases,
 )
-from course_lib.simulate.timeline import Timeline
+from course_lib.observe.timeline import Timeline
 
 
 def _cases(rng: random.Random) -> list[Case]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from course_lib.checks.answers import Other, kind_of, plain
 from course_lib.checks.exercise import Case, Finding, Observation
+from course_lib.observe.timeline import Timeline
 from course_lib.simulate.pipeline import Op, simulate
-from course_lib.simulate.timeline import Timeline
 
 FORWARD, BACKWARD = 1, 2  # times in the simulations; W is half of a backward
 _COURSE = "/course_lib/techniques/schedules.py"

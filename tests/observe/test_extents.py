@@ -5,7 +5,7 @@ import random
 
 import torch
 
-from course_lib.observe.memory import Extent, overlaps
+from course_lib.observe.extents import Extent, overlaps
 
 
 def addresses(tensor: torch.Tensor) -> set[int]:
