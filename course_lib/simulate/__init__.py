@@ -17,9 +17,13 @@ from .memory import (
     model_state_bytes,
     step_traffic_elements,
 )
+from .mesh import Mesh
 from .pipeline import simulate
+from .planner import plan
+from .plans import Plan, Plans
 from .replaying import replay
-from .transformer import Transformer
+from .software import MEGATRON_2021, MODERN, Software
+from .transformer import Transformer, training_days
 
 __all__ = [
     "ALGORITHMS",
@@ -29,13 +33,19 @@ __all__ = [
     "DEVICES",
     "FP32_ADAM",
     "LINKS",
+    "MEGATRON_2021",
     "MEGATRON_BF16",
     "MEGATRON_FP16",
     "MIXED_ADAM",
+    "MODERN",
     "Cluster",
     "Device",
     "Hang",
     "Link",
+    "Mesh",
+    "Plan",
+    "Plans",
+    "Software",
     "Span",
     "StateBytes",
     "Timeline",
@@ -52,9 +62,11 @@ __all__ = [
     "hierarchical_all_reduce",
     "layer_activation_bytes",
     "model_state_bytes",
+    "plan",
     "replay",
     "simulate",
     "simulate_blocking",
     "step_traffic_elements",
+    "training_days",
     "v100_32gb",
 ]

@@ -43,3 +43,21 @@ class Transformer:
         layer = 24 * tokens * self.hidden**2 + 4 * tokens * self.seq * self.hidden
         logits = 2 * tokens * self.hidden * self.vocab
         return (4 if recompute else 3) * self.layers * layer + 3 * logits
+
+
+def training_days(
+    parameters: float,
+    tokens: float,
+    devices: int,
+    flops_per_second: float,
+    recompute: bool = True,
+) -> float:
+    """Days on `devices` of `flops_per_second` each: 8TP/(nX), Eq. 4; 6TP/(nX) if nothing is redone.
+
+    A forward is 2 operations a parameter and token, a backward 4; attention's scores are left out.
+    """
+    for name, value in (("devices", devices), ("flops_per_second", flops_per_second)):
+        if not value > 0:
+            raise ValueError(f"{name} = {value} must be more than 0")
+    work = (8 if recompute else 6) * tokens * parameters
+    return work / (devices * flops_per_second) / 86400

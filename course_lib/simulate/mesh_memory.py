@@ -1,0 +1,90 @@
+"""What one way to train on a mesh takes of the device that holds most.
+
+Model states by Rajbhandari et al., "ZeRO", SC 2020; activations by Korthikanti et al. 2022.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .memory import Recompute, StateBytes, model_state_bytes
+from .mesh import Mesh
+from .software import Software
+from .transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes on the device that holds most."""
+
+    parameters: float
+    gradients: float
+    optimizer: float
+    activations: float
+
+    @property
+    def states(self) -> float:
+        """Parameters, gradients and the optimizer's states."""
+        return self.parameters + self.gradients + self.optimizer
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.states + self.activations
+
+
+def in_flight(stage: int, stages: int, chunks: int, microbatches: int) -> float:
+    """Microbatches that a stage holds at once, in units of all its layers (1F1B, interleaved).
+
+    On the first: p, and p + (p-1)/v with v chunks (Korthikanti et al., section 4.2.3).
+    """
+    ahead = stages - stage if chunks == 1 else stages + (stages - 1 - 2 * stage) / chunks
+    return min(max(ahead, 1), microbatches)
+
+
+def saved_by_stage(
+    model: Transformer,
+    software: Software,
+    mesh: Mesh,
+    layers: Sequence[int],
+    micro_batch: int,
+    microbatches: int,
+    chunks: int,
+    recompute: Recompute,
+) -> dict[int, float]:
+    """Activations in bytes of those stages that can hold most: the first two and the last.
+
+    Besides what layers save for their backward: with full recomputation one layer's worth of it
+    again; on the last stage its output, normalised, and the logits in fp32, 4 sbh (1 + V/h) / t.
+    """
+    layer = software.saved_bytes(model, micro_batch, mesh.tensor, recompute)
+    working = 0.0
+    if recompute == "full":
+        working = software.saved_bytes(model, micro_batch, mesh.tensor, "none")
+    tokens = micro_batch * model.seq
+    saved = {}
+    for stage in {0, min(1, mesh.pipeline - 1), mesh.pipeline - 1}:
+        flying = in_flight(stage, mesh.pipeline, chunks, microbatches)
+        saved[stage] = layer * layers[stage] * flying + working
+    saved[mesh.pipeline - 1] += 4 * tokens * (model.hidden + model.vocab) / mesh.tensor
+    return saved
+
+
+def footprint(
+    parameters: float, saved: float, mesh: Mesh, zero: int, states: StateBytes, layer: float
+) -> Footprint:
+    """A device of a stage with `parameters` and `saved` bytes of activations.
+
+    layer: parameters of one layer on a device. From stage 2 on its gradient, at stage 3 it itself,
+    exists whole while it is at work, and one more so that communication can overlap.
+    """
+    sizes = (
+        StateBytes(states.parameter, 0, 0),
+        StateBytes(0, states.gradient, 0),
+        StateBytes(0, 0, states.optimizer),
+    )
+    held = [model_state_bytes(parameters, mesh.data, zero, part) for part in sizes]
+    if mesh.data > 1 and zero == 3:
+        held[0] += 2 * states.parameter * layer
+    if mesh.data > 1 and zero >= 2:
+        held[1] += 2 * states.gradient * layer
+    return Footprint(*held, saved)

@@ -1,0 +1,208 @@
+"""How to train a model on a cluster: every mesh tried, what fits ranked by the time of a step.
+
+    plan(Transformer(96, 12288, 96, 2048, 51200), dgx_a100.with_nodes(128), global_batch=1536)
+
+Tried are all data x tensor x pipeline meshes of exactly the cluster's devices, 1F1B and interleaved
+schedules, ZeRO stages, what can be recomputed, and sizes of microbatches. For each mesh, schedule,
+stage and recomputation the best size and number of chunks is kept. Formulas, not measurements:
+`software.py` says what is assumed, `published.py` how far the result is from published runs.
+
+A device of 80 GB counts 80 x 10^9 bytes; that it has 80 x 2^30 leaves 6 GB for the context, the
+buffers of communication and fragmentation, of which the formulas know nothing.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from .cluster import Cluster
+from .hardware import DEVICES
+from .memory import MEGATRON_BF16, Recompute, StateBytes
+from .mesh import Mesh, stage_layers, stage_parameters
+from .mesh_memory import footprint, saved_by_stage
+from .mesh_time import StageTimes
+from .plans import GB, Plan, Plans, Refused
+from .software import MODERN, Software
+from .transformer import Transformer
+
+ZERO_STAGES = (0, 1, 2, 3)
+_MORE_NODES = tuple(2**k for k in range(1, 13))
+_OVER = "do not divide over"
+
+
+def plan(
+    model: Transformer,
+    cluster: Cluster,
+    global_batch: int,
+    software: Software = MODERN,
+    states: StateBytes = MEGATRON_BF16,
+    zero: Sequence[int] = ZERO_STAGES,
+    recompute: Sequence[Recompute] | None = None,
+    allow: Callable[[Mesh], bool] = lambda mesh: True,
+) -> Plans:
+    """All ways to train `model` with `global_batch` sequences a step on all devices of `cluster`.
+
+    states     bytes a parameter takes
+    zero       stages to try
+    recompute  what to try; left out, all that `software` can do
+    allow      meshes to try, such as `lambda mesh: mesh.tensor == 8`
+
+    Where nothing fits, the answer's `remedies` say what would. Raises a ValueError for numbers that
+    make no sense.
+    """
+    if global_batch < 1:
+        raise ValueError(f"global_batch = {global_batch} sequences, at least 1")
+    if not zero or set(zero) - set(ZERO_STAGES):
+        raise ValueError(f"zero = {tuple(zero)} must be some of the stages 0, 1, 2, 3")
+    recompute = software.recomputations if recompute is None else tuple(recompute)
+    for way in recompute:
+        if way not in software.recomputations:
+            raise ValueError(
+                f"{software.name} can recompute {', '.join(software.recomputations)}, not {way!r}"
+            )
+    search = _Search(model, cluster, global_batch, software, states, tuple(zero), recompute)
+    ranked: list[Plan] = []
+    refused: list[Refused] = []
+    for mesh in _meshes(cluster.size):
+        if not allow(mesh):
+            continue
+        found = search.on(mesh)
+        if isinstance(found, Refused):
+            refused.append(found)
+        else:
+            ranked += found
+    if not ranked and not refused:
+        raise ValueError(f"no mesh of {cluster.size} devices is allowed")
+    ranked.sort(key=lambda plan: plan.step.total)
+    refused.sort(key=lambda refusal: (refusal.need == 0, refusal.need, refusal.mesh))
+    remedies = () if ranked else tuple(_remedies(search, refused, allow))
+    return Plans(model, cluster, global_batch, software, tuple(ranked), tuple(refused), remedies)
+
+
+# ------------------------------------------------------------------------------------------------
+# The search
+# ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The request, and the plans on one mesh."""
+
+    model: Transformer
+    cluster: Cluster
+    batch: int
+    software: Software
+    states: StateBytes
+    zero: tuple[int, ...]
+    recompute: tuple[Recompute, ...]
+    smallest: bool = False  # microbatches of one sequence and no interleaving: the least memory
+
+    def least(self, cluster: Cluster) -> "_Search":
+        """On `cluster`, what takes the least memory: enough to know whether anything fits."""
+        zero, recompute = (max(self.zero),), (self.recompute[-1],)
+        return replace(self, cluster=cluster, zero=zero, recompute=recompute, smallest=True)
+
+    def on(self, mesh: Mesh) -> list[Plan] | Refused:
+        """The best plan for each schedule, stage and recomputation, or why there is none."""
+        model = self.model
+        layers = stage_layers(model.layers, mesh.pipeline)
+        if model.heads % mesh.tensor:
+            return Refused(mesh, f"{model.heads} heads do not divide over {mesh.tensor} ranks")
+        if layers is None:
+            return Refused(mesh, f"{model.layers} layers do not divide over {mesh.pipeline} stages")
+        if self.batch % mesh.data:
+            return Refused(mesh, f"{self.batch} sequences {_OVER} {mesh.data} replicas")
+        best: dict[tuple[bool, int, Recompute], Plan] = {}
+        least: Plan | None = None
+        for way in self._ways(mesh, layers):
+            kind = way.chunks > 1, way.zero, way.recompute
+            if way.memory.total <= self.cluster.device.memory:
+                if kind not in best or way.step.total < best[kind].step.total:
+                    best[kind] = way
+            elif least is None or way.memory.total < least.memory.total:
+                least = way
+        return list(best.values()) or self._too_much(least)
+
+    def _ways(self, mesh: Mesh, layers: Sequence[int]) -> Iterator[Plan]:
+        """Every choice on a mesh, whether it fits or not."""
+        model, share = self.model, self.batch // mesh.data
+        held = stage_parameters(model, layers, mesh.tensor)
+        one = 12 * model.hidden**2 / mesh.tensor
+        sizes = (1,) if self.smallest else _divisors(share)
+        cuts = (1,) if self.smallest or mesh.pipeline == 1 else _divisors(max(layers))
+        for size, recompute in itertools.product(sizes, self.recompute):
+            stages = StageTimes(model, self.cluster, self.software, mesh, layers, size, recompute)
+            count = share // size
+            for chunks in cuts:
+                if chunks > 1 and count % mesh.pipeline:
+                    break  # interleaving goes round in groups of p microbatches
+                saved = saved_by_stage(
+                    model, self.software, mesh, layers, size, count, chunks, recompute
+                )
+                for zero in self.zero:
+                    memory = max(
+                        (footprint(held[stage], kept, mesh, zero, self.states, one)
+                         for stage, kept in saved.items()),
+                        key=lambda part: part.total,
+                    )  # fmt: skip
+                    step = stages.step(count, chunks, zero, max(held), self.states)
+                    yield Plan(model, mesh, chunks, size, count, zero, recompute, memory, step)
+
+    def _too_much(self, plan: Plan) -> Refused:
+        memory = plan.memory
+        return Refused(
+            plan.mesh,
+            f"needs {memory.total / GB:.1f} GB of {self.cluster.device.memory / GB:.0f}"
+            f" (states {memory.states / GB:.1f}, activations {memory.activations / GB:.1f}) even"
+            f" with ZeRO {plan.zero}, recompute {plan.recompute}, microbatch {plan.micro_batch}",
+            memory.total,
+        )
+
+
+def _meshes(devices: int) -> Iterator[Mesh]:
+    for tensor in _divisors(devices):
+        for pipeline in _divisors(devices // tensor):
+            yield Mesh(devices // tensor // pipeline, tensor, pipeline)
+
+
+def _divisors(number: int) -> list[int]:
+    small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
+    return small + [number // k for k in reversed(small) if k * k != number]
+
+
+# ------------------------------------------------------------------------------------------------
+# Where nothing fits
+# ------------------------------------------------------------------------------------------------
+
+
+def _remedies(
+    search: _Search, refused: Sequence[Refused], allow: Callable[[Mesh], bool]
+) -> Iterator[str]:
+    """What would make the request possible, one sentence each."""
+    cluster, batch = search.cluster, search.batch
+    full = [refusal for refusal in refused if refusal.need]
+    if full:
+        yield (
+            f"Least memory: {full[0].mesh}, {full[0].need / GB:.1f} GB on a device of"
+            f" {cluster.device.memory / GB:.0f}."
+        )
+        larger = [
+            device
+            for device in sorted(DEVICES.values(), key=lambda device: device.memory)
+            if device.memory >= full[0].need and device.memory > cluster.device.memory
+        ]
+        if larger:
+            yield f"Devices with more memory would do: {larger[0].name}."
+    for factor in _MORE_NODES:
+        more = search.least(cluster.with_nodes(cluster.nodes * factor))
+        found = (more.on(mesh) for mesh in _meshes(more.cluster.size) if allow(mesh))
+        if any(not isinstance(plans, Refused) for plans in found):
+            yield f"So would {more.cluster.nodes} nodes, {more.cluster.size} devices."
+            break
+    if max(search.zero) < 3 or search.recompute[-1] != "full":
+        yield "Allow ZeRO 3 and full recomputation, which take the least memory."
+    replicas = [r.mesh.data for r in refused if f"sequences {_OVER}" in r.why]
+    if replicas:
+        fewest = min(replicas)
+        near = max(1, round(batch / fewest)) * fewest
+        yield f"A batch of {near} sequences divides over {fewest} replicas, {batch} does not."

@@ -1,0 +1,150 @@
+"""What the planner answers: ways to train that fit, in order of time, and why others do not."""
+
+from dataclasses import dataclass
+
+from .cluster import Cluster
+from .memory import Recompute
+from .mesh import Mesh
+from .mesh_memory import Footprint
+from .mesh_time import StepTime
+from .software import Software
+from .transformer import Transformer
+
+GB = 10**9
+_HEAD = (
+    "data tensor pipeline  schedule        ZeRO  recompute  microbatch     GB"
+    "  step, s  compute bubble tensor  pipe  data update  TFLOP/s"
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One way to train that fits: its mesh and its choices, bytes a device, seconds a step."""
+
+    model: Transformer
+    mesh: Mesh
+    chunks: int  # stages on each pipeline rank; more than one: interleaved
+    micro_batch: int  # sequences
+    microbatches: int  # of a rank in a step
+    zero: int
+    recompute: Recompute
+    memory: Footprint
+    step: StepTime
+
+    @property
+    def schedule(self) -> str:
+        """The pipeline's schedule by name; "none" without a pipeline."""
+        if self.mesh.pipeline == 1:
+            return "none"
+        return "1F1B" if self.chunks == 1 else f"interleaved, {self.chunks}"
+
+    @property
+    def global_batch(self) -> int:
+        """Sequences in a step."""
+        return self.mesh.data * self.micro_batch * self.microbatches
+
+    @property
+    def flops_per_second(self) -> float:
+        """Of one device: operations that the model needs, over the time of a step."""
+        return self.model.flops(self.global_batch) / self.step.total / self.mesh.size
+
+    @property
+    def hardware_flops_per_second(self) -> float:
+        """As Megatron-LM's papers of 2021 count: with a full recomputation, where there is one."""
+        done = self.model.flops(self.global_batch, recompute=self.recompute == "full")
+        return done / self.step.total / self.mesh.size
+
+    def days(self, tokens: float) -> float:
+        """To train on so many tokens, without a stop."""
+        steps = tokens / (self.global_batch * self.model.seq)
+        return steps * self.step.total / 86400
+
+    def text(self) -> str:
+        """The plan as a row of the table of `Plans.text`."""
+        mesh, step = self.mesh, self.step
+        parts = (step.compute, step.bubble, step.tensor, step.pipeline, step.data, step.update)
+        widths = (8, 7, 7, 6, 6, 7)
+        shares = "".join(
+            f"{part / step.total:>{width}.0%}" for part, width in zip(parts, widths, strict=True)
+        )
+        return (
+            f"{mesh.data:>4} {mesh.tensor:>6} {mesh.pipeline:>8}  {self.schedule:<15}"
+            f" {self.zero:>4}  {self.recompute:<9}  {self.micro_batch:>10}"
+            f"  {self.memory.total / GB:>5.1f}"
+            f"  {step.total:>7.3g} {shares}  {self.flops_per_second / 1e12:>7.0f}"
+        )
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A mesh on which nothing fits. `need`: bytes a device where memory is the reason, else 0."""
+
+    mesh: Mesh
+    why: str
+    need: float = 0.0
+
+
+@dataclass(frozen=True)
+class Plans:
+    """The planner's answer. `ranked` begins with the fastest; `remedies` where it is empty."""
+
+    model: Transformer
+    cluster: Cluster
+    global_batch: int
+    software: Software
+    ranked: tuple[Plan, ...]
+    refused: tuple[Refused, ...]
+    remedies: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Plan:
+        """The fastest; a ValueError that says what would help where nothing fits."""
+        if not self.ranked:
+            raise ValueError(self._nothing())
+        return self.ranked[0]
+
+    @property
+    def meshes(self) -> tuple[Mesh, ...]:
+        """Meshes on which something fits, each at the place of its fastest plan."""
+        return tuple(dict.fromkeys(plan.mesh for plan in self.ranked))
+
+    def of(self, mesh: Mesh) -> Plan:
+        """The fastest plan on a mesh; a ValueError that says why where there is none."""
+        for plan in self.ranked:
+            if plan.mesh == mesh:
+                return plan
+        for refused in self.refused:
+            if refused.mesh == mesh:
+                raise ValueError(f"{mesh}: {refused.why}")
+        raise ValueError(f"{mesh} is {mesh.size} devices; {self.cluster.name} has {self._devices}")
+
+    def text(self, rows: int = 10, refusals: int = 5) -> str:
+        """The first plans as a table, and some of the meshes that do not work."""
+        lines = [
+            f"{self.model.parameters / 1e9:.4g}B parameters, {self.global_batch} sequences of"
+            f" {self.model.seq} a step, on {self._devices} x {self.cluster.device.name};"
+            f" {self.software.name}"
+        ]
+        if self.ranked:
+            lines += ["", _HEAD, *(self.of(mesh).text() for mesh in self.meshes[:rows])]
+            lines.append("(the fastest plan of each mesh; shares of the step, exposed alone)")
+        else:
+            lines.append(self._nothing())
+        if self.refused and refusals:
+            lines += ["", "not possible:"]
+            lines += [f"  {refused.mesh}: {refused.why}" for refused in self.refused[:refusals]]
+            if len(self.refused) > refusals:
+                lines.append(f"  and {len(self.refused) - refusals} more meshes")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    __repr__ = __str__
+
+    @property
+    def _devices(self) -> int:
+        return self.cluster.size
+
+    def _nothing(self) -> str:
+        return "no plan fits. " + " ".join(self.remedies)

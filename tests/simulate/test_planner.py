@@ -1,0 +1,299 @@
+"""The planner finds what was published to work, says why the rest does not, and adds up."""
+
+import time
+from dataclasses import fields, replace
+
+import pytest
+
+from course_lib.simulate import (
+    MEGATRON_2021,
+    MEGATRON_BF16,
+    MEGATRON_FP16,
+    MODERN,
+    Mesh,
+    Software,
+    Transformer,
+    activation_bytes,
+    dgx_a100,
+    dgx_h100,
+    plan,
+    simulate,
+    v100_32gb,
+)
+from course_lib.simulate.hardware import A100_80GB
+from course_lib.simulate.mesh import stage_layers, stage_parameters
+from course_lib.simulate.mesh_memory import footprint, in_flight, saved_by_stage
+from course_lib.simulate.mesh_time import StageTimes, StepTime, data_seconds, scatter_seconds
+from course_lib.simulate.plans import Refused
+from course_lib.techniques.schedules import interleaved, one_f_one_b
+
+GB = 10**9
+GPT_3 = Transformer(96, 12288, 96, seq=2048, vocab=51200)
+SMALL = Transformer(24, 2304, 24, seq=2048, vocab=51200)
+MT_NLG = Transformer(105, 20480, 128, seq=2048, vocab=51200)
+LLAMA_3 = Transformer(126, 16384, 128, seq=8192, vocab=128256)
+
+
+# ------------------------------------------------------------------------------------------------
+# What is tried
+# ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def planned():
+    return plan(GPT_3, dgx_a100.with_nodes(128), 1536)
+
+
+def test_every_mesh_of_the_cluster_is_ranked_or_refused_once(planned):
+    refused = [refusal.mesh for refusal in planned.refused]
+    everything = {
+        Mesh(1024 // (t * p), t, p)
+        for t in range(1, 1025)
+        for p in range(1, 1025)
+        if 1024 % (t * p) == 0
+    }
+    assert {*planned.meshes, *refused} == everything
+    assert len(planned.meshes) + len(refused) == len(everything)
+
+
+def test_plans_fit_use_the_whole_batch_and_come_in_order_of_time(planned):
+    assert all(p.memory.total <= A100_80GB.memory for p in planned.ranked)
+    assert all(p.global_batch == 1536 for p in planned.ranked)
+    times = [p.step.total for p in planned.ranked]
+    assert times == sorted(times)
+    assert planned.best is planned.ranked[0]
+
+
+def test_schedules_stages_and_recomputation_are_all_tried(planned):
+    tried = {(p.chunks > 1, p.zero, p.recompute) for p in planned.ranked}
+    assert {kind for kind, _, _ in tried} == {False, True}
+    assert {zero for _, zero, _ in tried} == {0, 1, 2, 3}
+    assert {way for _, _, way in tried} == {"none", "full"}
+    with_pipeline = [p for p in planned.ranked if p.chunks > 1]
+    assert all(p.microbatches % p.mesh.pipeline == 0 for p in with_pipeline)
+    assert all(p.mesh.pipeline > 1 for p in with_pipeline)
+
+
+def test_each_refusal_names_its_numbers(planned):
+    why = {refusal.mesh: refusal.why for refusal in planned.refused}
+    assert why[Mesh(16, 64, 1)] == "96 heads do not divide over 64 ranks"
+    assert why[Mesh(2, 8, 64)] == "96 layers do not divide over 64 stages"
+    assert why[Mesh(1024, 1, 1)] == "1536 sequences do not divide over 1024 replicas"
+    with pytest.raises(ValueError, match="96 heads do not divide over 64"):
+        planned.of(Mesh(16, 64, 1))
+    with pytest.raises(ValueError, match="16 devices; DGX A100 has 1024"):
+        planned.of(Mesh(2, 2, 4))
+
+
+def test_what_does_not_fit_says_what_it_would_need():
+    ours = plan(GPT_3, dgx_a100.with_nodes(8), 512, zero=(0,), allow=lambda m: m.tensor == 8)
+    (why,) = [r.why for r in ours.refused if r.mesh == Mesh(8, 8, 1)]
+    assert why.startswith("needs 397.9 GB of 80 (states 392.9, activations 5.0) even with ZeRO 0")
+
+
+def test_the_table_has_a_row_a_mesh_and_reasons_below(planned):
+    text = planned.text(rows=3, refusals=2)
+    head, _, columns, *rows = text.splitlines()
+    assert head.startswith("174.6B parameters, 1536 sequences of 2048 a step, on 1024 x A100")
+    assert columns.split()[:3] == ["data", "tensor", "pipeline"]
+    meshes = [Mesh(*map(int, row.split()[:3])) for row in rows[:3]]
+    assert meshes == list(planned.meshes[:3])
+    assert all(len(row) == len(columns) for row in rows[:3])
+    assert rows[-1] == f"  and {len(planned.refused) - 2} more meshes"
+    assert str(planned) == repr(planned) == planned.text()
+
+
+# ------------------------------------------------------------------------------------------------
+# Its parts
+# ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("layers", "stages", "expected"),
+    [
+        (8, 2, [4, 4]),
+        (126, 16, [7, *[8] * 14, 7]),  # Llama 3, section 3.3.2
+        (6, 4, [1, 2, 2, 1]),
+        (7, 1, [7]),
+        (2, 2, [1, 1]),
+        (7, 2, None),
+        (2, 4, None),  # else the ends would have no layer at all
+    ],
+)
+def test_layers_of_stages(layers, stages, expected):
+    assert stage_layers(layers, stages) == expected
+    if expected:
+        assert sum(expected) == layers
+
+
+def test_stages_have_all_parameters_and_the_last_a_copy_of_the_embedding():
+    held = stage_parameters(GPT_3, [24] * 4, 8)
+    assert sum(held) * 8 == GPT_3.parameters + GPT_3.vocab * GPT_3.hidden
+    assert stage_parameters(GPT_3, [96], 1) == [GPT_3.parameters]
+
+
+@pytest.mark.parametrize("p", [2, 4])
+@pytest.mark.parametrize("v", [1, 2, 3])
+def test_in_flight_is_what_the_schedule_holds(p, v):
+    m = 4 * p
+    table = one_f_one_b(p, m) if v == 1 else interleaved(p, m, v)
+    held = simulate(table).peak_held_by_rank(activation=1 / v)
+    assert [in_flight(s, p, v, m) for s in range(p)] == pytest.approx(held)
+
+
+def test_the_bubble_is_that_of_the_simulated_schedule():
+    model = replace(SMALL, vocab=1)  # hardly any output layer, so that stages are equal
+    p, m = 4, 8
+    for chunks, table in ((1, one_f_one_b(p, m)), (3, interleaved(p, m, 3))):
+        one = dgx_a100.with_links(between="InfiniBand NDR")
+        mesh = Mesh(1, 1, p)
+        stages = StageTimes(model, one, MEGATRON_2021, mesh, [6] * p, 1, "none")
+        step = stages.step(m, chunks, 0, 1, MEGATRON_FP16)
+        played = simulate(table)
+        assert step.bubble / (step.compute + step.bubble) == pytest.approx(
+            played.bubble_fraction, rel=1e-3
+        )
+
+
+def test_saved_activations_are_korthikantis():
+    plain = replace(MEGATRON_2021, sequence_parallel=True)
+    p, t, m = 35, 8, 280
+    for chunks in (1, 3):
+        ours = saved_by_stage(MT_NLG, plain, Mesh(1, t, p), [3] * p, 1, m, chunks, "selective")
+        theirs = activation_bytes(MT_NLG, 1, t, p, chunks, m, True, "selective")
+        assert ours[0] == pytest.approx(theirs)
+
+
+def test_full_recomputation_needs_room_for_one_layer_at_work():
+    mesh = Mesh(1, 1, 1)
+    args = (SMALL, MEGATRON_2021, mesh, [24], 1, 4, 1)
+    logits = 4 * 2048 * (SMALL.hidden + SMALL.vocab)
+    whole = activation_bytes(SMALL, 1)
+    inputs = activation_bytes(SMALL, 1, recompute="full")
+    assert saved_by_stage(*args, "none") == {0: whole + logits}
+    assert saved_by_stage(*args, "full") == {0: pytest.approx(inputs + whole / 24 + logits)}
+
+
+@pytest.mark.parametrize(("zero", "each"), [(0, 18), (1, 6 + 12 / 8), (2, 2 + 16 / 8), (3, 18 / 8)])
+def test_states_are_sharded_over_the_data_parallel_ranks(zero, each):
+    held = footprint(1000, 0, Mesh(8, 2, 1), zero, MEGATRON_BF16, layer=0)
+    assert held.total == held.states == pytest.approx(1000 * each)
+    alone = footprint(1000, 0, Mesh(1, 2, 1), zero, MEGATRON_BF16, layer=100)
+    assert alone.total == 18000  # nobody to share with, nothing to gather
+
+
+def test_gathered_layers_come_on_top_at_stage_3():
+    held = footprint(1000, 0, Mesh(8, 1, 1), 3, MEGATRON_BF16, layer=100)
+    assert held.parameters == 2 * 1000 / 8 + 2 * 2 * 100
+    assert held.gradients == 4 * 1000 / 8 + 2 * 4 * 100
+
+
+def test_an_all_reduce_is_a_scatter_and_a_gather():
+    from course_lib.simulate import hierarchical_all_reduce
+
+    cluster = dgx_a100.with_nodes(4)
+    ours = 2 * scatter_seconds(cluster, 32, 1, 1 * GB)
+    assert ours == pytest.approx(hierarchical_all_reduce(cluster, range(32), 1 * GB))
+    # Eight ranks apart: one on each node, so that everything goes over the network
+    apart = scatter_seconds(cluster, 4, 8, 1 * GB)
+    beta = cluster.between.beta
+    assert apart == pytest.approx(3 / 4 * GB * beta + 3 * cluster.between.alpha)
+
+
+def test_data_parallel_traffic_by_stage():
+    cluster, states = dgx_a100.with_nodes(4), MEGATRON_FP16
+    times = [
+        data_seconds(cluster, Mesh(4, 8, 1), 1e9, zero, states, microbatches=3, hides=0)
+        for zero in range(4)
+    ]
+    one = scatter_seconds(cluster, 4, 8, 2e9)
+    assert times == pytest.approx([2 * one, 2 * one, 4 * one, 9 * one])
+    hidden = data_seconds(cluster, Mesh(4, 8, 1), 1e9, 3, states, 3, hides=100)
+    assert hidden == data_seconds(cluster, Mesh(1, 8, 1), 1e9, 0, states, 3, 0) == 0
+
+
+def test_the_parts_of_a_step_add_up_and_compute_is_what_the_device_can_do():
+    found = plan(SMALL, dgx_a100, 64, MEGATRON_2021, MEGATRON_FP16).of(Mesh(8, 1, 1))
+    parts = [getattr(found.step, field.name) for field in fields(StepTime)]
+    assert sum(parts) == found.step.total
+    assert found.step.bubble == found.step.tensor == found.step.pipeline == 0
+    assert found.flops_per_second < MEGATRON_2021.matrix * A100_80GB.half_flops
+    no_passes = replace(MEGATRON_2021, passes=0)
+    ideal = plan(SMALL, dgx_a100, 64, no_passes, MEGATRON_FP16, recompute=("none",)).best
+    work = SMALL.flops(64) / 8 / (0.63 * A100_80GB.half_flops)
+    assert ideal.step.compute == pytest.approx(work)
+
+
+def test_tensor_parallelism_stays_inside_the_node_for_speed():
+    cluster = dgx_a100.with_nodes(4)
+    inside, across = (scatter_seconds(cluster, t, 1, GB) for t in (8, 16))
+    assert across > 1.5 * inside
+    slow = dgx_a100.with_links(inside="10 GbE")
+    best = {c.inside.name: plan(SMALL, c, 64, MEGATRON_2021).best.mesh for c in (dgx_a100, slow)}
+    assert best["10 GbE"].tensor == 1
+
+
+# ------------------------------------------------------------------------------------------------
+# Requests that are large, or impossible
+# ------------------------------------------------------------------------------------------------
+
+
+def test_sixteen_thousand_devices_are_planned_in_less_than_two_seconds():
+    began = time.thread_time()
+    found = plan(LLAMA_3, dgx_h100.with_nodes(2048), 2048)
+    assert time.thread_time() - began < 2
+    assert found.best.mesh.size == 16384
+
+
+def test_an_impossible_request_says_what_would_make_it_possible():
+    found = plan(GPT_3, dgx_a100, 64)
+    assert not found.ranked
+    with pytest.raises(ValueError, match="no plan fits") as caught:
+        _ = found.best
+    said = str(caught.value)
+    assert "397.9 GB on a device of 80" in said
+    nodes = int(said.split("would ")[1].split(" nodes")[0])
+    assert plan(GPT_3, dgx_a100.with_nodes(nodes), 64).ranked
+    assert not plan(GPT_3, dgx_a100.with_nodes(nodes // 2), 64).ranked
+
+
+def test_devices_with_more_memory_are_named():
+    # 1.65 x 10^9 parameters of 20 bytes
+    alone = plan(SMALL, replace(v100_32gb, devices_per_node=1), 1, states=MEGATRON_FP16)
+    assert alone.refused[0].need == pytest.approx(34 * GB, rel=0.02)
+    assert "Devices with more memory would do: A100 SXM 40 GB." in alone.remedies
+
+
+def test_a_batch_that_does_not_divide_is_told_the_nearest_that_does():
+    found = plan(SMALL, dgx_a100.with_nodes(4), 100, allow=lambda m: m.data == 32)
+    assert not found.ranked
+    assert found.remedies[-1] == ("A batch of 96 sequences divides over 32 replicas, 100 does not.")
+
+
+def test_less_sharding_than_there_is_is_told():
+    found = plan(GPT_3, dgx_a100.with_nodes(2), 64, zero=(0,), recompute=("none",))
+    assert "Allow ZeRO 3 and full recomputation, which take the least memory." in found.remedies
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: plan(SMALL, dgx_a100, 0), "global_batch = 0"),
+        (lambda: plan(SMALL, dgx_a100, 8, zero=(4,)), r"zero = \(4,\)"),
+        (lambda: plan(SMALL, dgx_a100, 8, zero=()), r"zero = \(\)"),
+        (lambda: plan(SMALL, dgx_a100, 8, recompute=("selective",)), "none, full, not 'selective'"),
+        (lambda: plan(SMALL, dgx_a100, 8, allow=lambda m: False), "no mesh of 8 devices"),
+        (lambda: Mesh(1, 0, 1), "tensor = 0"),
+        (lambda: Software("x", 1.2, 1, True, True, True), "matrix = 1.2"),
+        (lambda: Software("x", 0.5, -1, True, True, True), "passes = -1"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_named(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()
+
+
+def test_software_of_today_has_nothing_left_to_recompute_selectively():
+    assert MODERN.recomputations == ("none", "full")
+    assert MEGATRON_2021.recomputations == ("none", "selective", "full")
+    assert isinstance(plan(SMALL, dgx_a100, 7).refused[0], Refused)
