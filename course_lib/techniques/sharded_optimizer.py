@@ -1,0 +1,104 @@
+"""Any optimizer of torch, over this rank's pieces of the parameters.
+
+AdamW and SGD treat each element by itself, so N optimizers over N disjoint shards do exactly what
+one does over all of it, each with an N-th of the state. Not so for optimizers that look at whole
+parameters, such as LAMB or Muon.
+
+With `master_dtype` the pieces are copies in that precision (the master weights of mixed precision,
+which ZeRO shards with the rest of the optimizer's state), rounded to the model's after each step.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from .flat_shards import FlatShards
+from .sharded_clipping import clip_grad_norm_
+
+MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
+"""Gets parameter groups as torch's optimizers take them, and returns the optimizer."""
+
+
+class ShardedOptimizer:
+    """The optimizer of this rank's shards.
+
+    flats, shards: the layouts, and for each this rank's shard of the parameters, (shard_numel,),
+        which `step` writes to.
+    make_optimizer: builds the optimizer from groups of pieces.
+    param_groups: groups of the model's parameters, each trainable one in exactly one of them, with
+        the options that `make_optimizer` is to see. None: one group.
+
+    pieces: parameter -> this rank's piece of it, where there is one.
+    """
+
+    def __init__(
+        self,
+        flats: Sequence[FlatShards],
+        shards: Sequence[torch.Tensor],
+        make_optimizer: MakeOptimizer,
+        param_groups: Sequence[Mapping[str, Any]] | None = None,
+        master_dtype: torch.dtype | None = None,
+    ) -> None:
+        self.flats, self.shards = list(flats), list(shards)
+        self.masters = [shard.to(master_dtype or shard.dtype) for shard in self.shards]
+        self.pieces: dict[nn.Parameter, nn.Parameter] = {}
+        for flat, master in zip(self.flats, self.masters, strict=True):
+            for parameter, piece in zip(flat.parameters, flat.pieces(master), strict=True):
+                if piece.numel():
+                    self.pieces[parameter] = nn.Parameter(piece)
+        trainable = [parameter for flat in self.flats for parameter in flat.parameters]
+        groups = [{"params": trainable}] if param_groups is None else param_groups
+        _check(groups, trainable)
+        self.optimizer = make_optimizer([self._of_pieces(group) for group in groups])
+
+    def _of_pieces(self, group: Mapping[str, Any]) -> dict[str, Any]:
+        own = [self.pieces[p] for p in group["params"] if p in self.pieces]
+        return {**group, "params": own}
+
+    def set_gradients(
+        self, gradients: Sequence[torch.Tensor], present: Collection[nn.Parameter]
+    ) -> None:
+        """Let the pieces of the parameters in `present` have their part of `gradients`.
+
+        gradients: one for each shard, of its shape.
+        """
+        for flat, master, gradient in zip(self.flats, self.masters, gradients, strict=True):
+            parts = flat.pieces(gradient.to(master.dtype))
+            for parameter, part in zip(flat.parameters, parts, strict=True):
+                if parameter in self.pieces:
+                    self.pieces[parameter].grad = part if parameter in present else None
+
+    def clip_grad_norm_(
+        self, max_norm: float, group: dist.ProcessGroup | None = None
+    ) -> torch.Tensor:
+        """Clip by the norm over the pieces of all ranks of `group`; returns that norm."""
+        gradients = [piece.grad for piece in self.pieces.values() if piece.grad is not None]
+        device = self.shards[0].device if self.shards else None
+        return clip_grad_norm_(gradients, max_norm, group, device=device)
+
+    def step(self) -> None:
+        """Step the pieces, and give up their gradients."""
+        self.optimizer.step()
+        self.round_to_shards()
+        for piece in self.pieces.values():
+            piece.grad = None
+
+    @torch.no_grad()
+    def round_to_shards(self) -> None:
+        """Write the masters to the shards, if they are copies."""
+        for shard, master in zip(self.shards, self.masters, strict=True):
+            if master is not shard:
+                shard.copy_(master)
+
+
+def _check(groups: Sequence[Mapping[str, Any]], trainable: Sequence[nn.Parameter]) -> None:
+    grouped = [parameter for group in groups for parameter in group["params"]]
+    trained = [parameter for parameter in grouped if parameter.requires_grad]
+    if len(set(trained)) != len(trained) or set(trained) != set(trainable):
+        raise ValueError(
+            f"param_groups name {len(trained)} trainable parameters, {len(set(trained))} of them "
+            f"different, and the model has {len(trainable)}: each has to be in one group"
+        )

@@ -1,0 +1,196 @@
+"""ZeRO stage 2: gradients are sharded too, and the whole ones never exist at the same time.
+
+Stage 1 keeps all gradients until the step. But rank r only ever uses shard r of their sum, so
+backward can send them off as it makes them:
+
+    backward    bucket 0 complete   bucket 1 complete   ...
+    network            reduce-scatter 0    reduce-scatter 1
+    memory      bucket 0 | shard of 0, bucket 1 | shards of 0 and 1, bucket 2 | ...
+
+A bucket is a flat buffer of neighbouring parameters, in about the order in which backward finishes
+them. One is filled while the one before it travels, so a rank holds two buckets and an N-th of
+the rest. What is sent is what stage 1 sends, in smaller portions and earlier.
+
+Rajbhandari et al., "ZeRO", SC 2020, sections 5.2 and 7.2.1.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.profiler import record_function
+
+from .distributed_optimizer import broadcast_state
+from .flat_shards import FlatShards, present_anywhere
+from .fusion import pack
+from .sharded_optimizer import MakeOptimizer, ShardedOptimizer
+
+BUCKET_BYTES = 4 * 2**20
+
+
+class Bucket:
+    """Neighbouring parameters, their gradients on the way out, and this rank's shard of the sum.
+
+    values: the parameters, (padded,). gradient: the whole gradient, (padded,), while backward makes
+    it. shard: this rank's shard of the sum over all ranks and passes, (shard_numel,); None if there
+    is none yet.
+    """
+
+    def __init__(self, flat: FlatShards) -> None:
+        self.flat = flat
+        self.values = flat.join(flat.parameters)
+        for parameter, view in zip(flat.parameters, flat.views(self.values), strict=True):
+            parameter.data = view
+        self.missing = len(flat.parameters)
+        self.gradient: torch.Tensor | None = None
+        self.shard: torch.Tensor | None = None
+
+    def take(self, parameter: nn.Parameter) -> None:
+        """Move a finished gradient into the buffer."""
+        if self.gradient is None:
+            self.gradient = torch.zeros_like(self.values)
+            self.views = dict(
+                zip(self.flat.parameters, self.flat.views(self.gradient), strict=True)
+            )
+        self.views[parameter].copy_(parameter.grad)
+        parameter.grad = None
+        self.missing -= 1
+
+    def send(self) -> "Sent":
+        """Start the reduce-scatter; parameters without a gradient count as zero."""
+        if self.gradient is None:
+            self.gradient = torch.zeros_like(self.values)
+        sent = Sent(self, self.gradient)
+        self.gradient, self.views = None, {}
+        self.missing = len(self.flat.parameters)
+        return sent
+
+
+class Sent:
+    """A bucket on its way: keeps the buffer alive until it has been read."""
+
+    def __init__(self, bucket: Bucket, gradient: torch.Tensor) -> None:
+        self.bucket, self.gradient = bucket, gradient
+        self.shard = gradient.new_empty(bucket.flat.shard_numel)
+        with record_function("reduce-scatter gradients"):
+            self.work = dist.reduce_scatter_tensor(
+                self.shard, gradient, group=bucket.flat.group, async_op=True
+            )
+
+    def arrive(self) -> None:
+        """Wait, and add the average to the bucket's shard."""
+        self.work.wait()
+        self.shard.div_(self.bucket.flat.ranks)
+        if self.bucket.shard is None:
+            self.bucket.shard = self.shard
+        else:
+            self.bucket.shard += self.shard
+
+
+class Zero2:
+    """As `Zero1`, with gradients sharded over the ranks during backward.
+
+    Several backward passes before a step add up. After one, every `.grad` of the model is None.
+    All ranks run equally many backward passes.
+
+    bucket_bytes: size of a bucket; one parameter that is larger has a bucket of its own.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        make_optimizer: MakeOptimizer,
+        group: dist.ProcessGroup | None = None,
+        *,
+        param_groups: Sequence[Mapping[str, Any]] | None = None,
+        master_dtype: torch.dtype | None = None,
+        bucket_bytes: int = BUCKET_BYTES,
+    ) -> None:
+        self.model, self.group = model, group
+        broadcast_state(model, group)
+        self.trainable = [p for p in model.parameters() if p.requires_grad]  # a tied one once
+        runs = pack(reversed(self.trainable), bucket_bytes)
+        self.buckets = [Bucket(FlatShards(run, group)) for run in runs]
+        self.flats = [bucket.flat for bucket in self.buckets]
+        own = [bucket.flat.own(bucket.values) for bucket in self.buckets]
+        self.sharded = ShardedOptimizer(self.flats, own, make_optimizer, param_groups, master_dtype)
+        self.optimizer = self.sharded.optimizer
+        for bucket in self.buckets:
+            for parameter in bucket.flat.parameters:
+                parameter.register_post_accumulate_grad_hook(partial(self._ready, bucket))
+        self.sent = 0  # buckets of this backward pass
+        self.travelling: Sent | None = None
+        self.in_backward = False
+        self.zero_grad()
+
+    def zero_grad(self) -> None:
+        for bucket in self.buckets:
+            bucket.shard = None
+        self.present: set[nn.Parameter] = set()
+        self.reduced = False
+
+    @torch.no_grad()
+    def _ready(self, bucket: Bucket, parameter: nn.Parameter) -> None:
+        """Backward has finished this parameter's gradient."""
+        if not self.in_backward:
+            self.in_backward = True
+            # Runs when this backward pass is over, as for DistributedDataParallel's buckets.
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+        self.present.add(parameter)
+        bucket.take(parameter)
+        # All ranks send in one order, whatever becomes ready first.
+        while self.sent < len(self.buckets) and not self.buckets[self.sent].missing:
+            self._send()
+
+    @torch.no_grad()
+    def _finish(self) -> None:
+        """Send the buckets that backward did not complete, and wait for the last one."""
+        while self.sent < len(self.buckets):
+            self._send()
+        self._arrive()
+        self.sent, self.in_backward = 0, False
+
+    def _send(self) -> None:
+        self._arrive()  # so that two buckets at most take up memory
+        self.travelling = self.buckets[self.sent].send()
+        self.sent += 1
+
+    def _arrive(self) -> None:
+        if self.travelling is not None:
+            self.travelling.arrive()
+        self.travelling = None
+
+    def reduce_gradients(self) -> None:
+        """Give each piece of this rank its gradient; `step` and clipping call it."""
+        if self.reduced:
+            return
+        present = present_anywhere(self.trainable, self.present, self.group)
+        shards = [
+            torch.zeros_like(own) if bucket.shard is None else bucket.shard
+            for bucket, own in zip(self.buckets, self.sharded.shards, strict=True)
+        ]
+        self.sharded.set_gradients(shards, present)
+        self.reduced = True
+
+    def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
+        """Scale the average gradient to a global norm of at most `max_norm`; returns the norm."""
+        self.reduce_gradients()
+        return self.sharded.clip_grad_norm_(max_norm, self.group)
+
+    def step(self) -> None:
+        """Step this rank's shards, then fetch the others'."""
+        self.reduce_gradients()
+        with record_function("step of the shard"):
+            self.sharded.step()
+        self.gather_parameters()
+        self.reduced = False
+
+    def gather_parameters(self) -> None:
+        """Fill the parameters with the shards of all ranks."""
+        with record_function("all-gather parameters"):
+            for bucket in self.buckets:
+                own = bucket.flat.own(bucket.values)
+                dist.all_gather_into_tensor(bucket.values, own, group=self.group)
