@@ -18,6 +18,7 @@ from .memory import (
     step_traffic_elements,
 )
 from .mesh import Mesh
+from .offload import Offloaded, offload_optimizer
 from .pipeline import simulate
 from .planner import plan
 from .plans import Plan, Plans
@@ -43,6 +44,7 @@ __all__ = [
     "Hang",
     "Link",
     "Mesh",
+    "Offloaded",
     "Plan",
     "Plans",
     "Software",
@@ -62,6 +64,7 @@ __all__ = [
     "hierarchical_all_reduce",
     "layer_activation_bytes",
     "model_state_bytes",
+    "offload_optimizer",
     "plan",
     "replay",
     "simulate",
