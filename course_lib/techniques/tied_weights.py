@@ -42,4 +42,7 @@ class TiedWeight:
         if self.group is not None:
             dist.all_reduce(total, group=self.group)
         for copy in self.copies:
-            copy.grad = total.clone()
+            if copy.grad is None:
+                copy.grad = total.clone()
+            else:
+                copy.grad.copy_(total)  # in place: ZeRO keeps gradients in a buffer of its own

@@ -1,0 +1,132 @@
+"""The mesh: where a rank stands when data, tensor and pipeline parallelism are combined.
+
+    Mesh(pipeline=2, data=2, tensor=2)          8 ranks, the last axis innermost
+
+                     stage 0                 stage 1
+    replica 0    [ 0 | 1 ]  tensor       [ 4 | 5 ]
+    replica 1    [ 2 | 3 ]               [ 6 | 7 ]
+
+Neighbours on the innermost axis are neighbours in rank, so they share a node. Tensor parallelism,
+which sends the most, goes there, and pipeline parallelism, which sends the least, outermost:
+Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
+SC 2021, sections 3.1 and 3.2 (arXiv 2104.04473).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+AXES = ("pipeline", "data", "tensor")
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Sizes of the three axes, and the order in which ranks are laid out along them.
+
+    order: outermost axis first. Raises `ValueError` for sizes below one and a wrong order.
+    """
+
+    pipeline: int = 1
+    data: int = 1
+    tensor: int = 1
+    order: tuple[str, ...] = AXES
+
+    def __post_init__(self) -> None:
+        if sorted(self.order) != sorted(AXES):
+            raise ValueError(f"the order {self.order} has to name each of {AXES} once")
+        if min(self.shape) < 1:
+            raise ValueError(f"every axis needs at least one rank, and this mesh is {self}")
+
+    def __str__(self) -> str:
+        return " x ".join(
+            f"{axis} {size}" for axis, size in zip(self.order, self.shape, strict=True)
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes in the order of the axes."""
+        return tuple(getattr(self, axis) for axis in self.order)
+
+    @property
+    def world_size(self) -> int:
+        return math.prod(self.shape)
+
+    def coordinates(self, rank: int) -> dict[str, int]:
+        """Axis -> place of `rank` on it."""
+        self._check_rank(rank)
+        places = {}
+        for axis, size in zip(reversed(self.order), reversed(self.shape), strict=True):
+            rank, places[axis] = divmod(rank, size)
+        return {axis: places[axis] for axis in self.order}
+
+    def rank(self, **places: int) -> int:
+        """The rank at a place on every axis: the inverse of `coordinates`."""
+        rank = 0
+        for axis, size in zip(self.order, self.shape, strict=True):
+            if not 0 <= places[axis] < size:
+                raise ValueError(f"there is no place {places[axis]} on the {axis} axis of {size}")
+            rank = rank * size + places[axis]
+        return rank
+
+    def group(self, axis: str, rank: int) -> list[int]:
+        """The ranks that differ from `rank` on that axis alone, itself included, in order."""
+        here = self.coordinates(rank)
+        return [self.rank(**{**here, axis: place}) for place in range(getattr(self, axis))]
+
+    def groups(self, axis: str) -> list[list[int]]:
+        """All groups along an axis; each rank is in exactly one."""
+        groups = {tuple(self.group(axis, rank)) for rank in range(self.world_size)}
+        return [list(group) for group in sorted(groups)]
+
+    def check_world_size(self, world_size: int) -> None:
+        """`ValueError` unless the mesh needs exactly that many ranks."""
+        if self.world_size != world_size:
+            raise ValueError(
+                f"a mesh of {self} needs {self.world_size} ranks, and there are {world_size}"
+            )
+
+    def open(self, device: str = "cpu") -> DeviceMesh:
+        """The process groups of this mesh: `open().get_group("data")`.
+
+        Called by all ranks of the default group, at the same point of their programs.
+        """
+        self.check_world_size(dist.get_world_size())
+        return init_device_mesh(device, self.shape, mesh_dim_names=self.order)
+
+    def _check_rank(self, rank: int) -> None:
+        if not 0 <= rank < self.world_size:
+            raise ValueError(
+                f"a mesh of {self} has no rank {rank}, only 0 to {self.world_size - 1}"
+            )
+
+
+# ------------------------------------------------------------------------------------------------
+# Placement on nodes
+# ------------------------------------------------------------------------------------------------
+
+
+def node_of(rank: int, ranks_per_node: int) -> int:
+    """The node of a rank: nodes are filled one after the other, as torchrun does."""
+    return rank // ranks_per_node
+
+
+def nodes_spanned(mesh: Mesh, axis: str, ranks_per_node: int) -> int:
+    """The most nodes over which one group along `axis` is spread: 1 if all stay inside one."""
+    return max(
+        len({node_of(rank, ranks_per_node) for rank in group}) for group in mesh.groups(axis)
+    )
+
+
+def bytes_by_link(matrix: Sequence[Sequence[int]], ranks_per_node: int) -> tuple[int, int]:
+    """Bytes sent (inside nodes, between nodes), of `matrix[source][destination]` in bytes."""
+    inside = between = 0
+    for source, row in enumerate(matrix):
+        for destination, sent in enumerate(row):
+            if node_of(source, ranks_per_node) == node_of(destination, ranks_per_node):
+                inside += sent
+            else:
+                between += sent
+    return inside, between

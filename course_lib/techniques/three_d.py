@@ -1,0 +1,204 @@
+"""3D parallelism: data, tensor and pipeline parallelism at once, with ZeRO along the data axis.
+
+    mesh = Mesh(pipeline=2, data=2, tensor=2)
+    training = ThreeD(model, mesh, one_f_one_b(2, 4), make_optimizer, zero=1)
+    loss = training.train_step(tokens, targets)          the same on every rank
+
+Nothing here is new: each axis is one of the techniques before, in a group of its own.
+
+    tensor      a layer's matrices are cut          tensor_parallel
+    pipeline    the layers are cut, by cost         stages, pipeline
+    data        the batch is cut; gradients and     pipeline_replicas, or zero1, zero2, zero3
+                optimizer state meet here
+
+Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
+SC 2021, section 3 (arXiv 2104.04473).
+"""
+
+from collections.abc import Iterator
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from .mesh import Mesh
+from .pipeline import Pipeline, stages_of
+from .schedule_rules import num_microbatches, num_stages
+from .schedule_text import BACKWARD_WEIGHT, Schedule
+from .sharded_optimizer import MakeOptimizer
+from .stages import cut, layer_costs, split_by_cost
+from .tensor_parallel import TensorParallelGPT, gather_whole
+from .zero1 import Zero1
+from .zero2 import Zero2
+
+_ZERO = {1: Zero1, 2: Zero2}
+
+
+class ThreeD:
+    """One rank's part of a GPT in training.
+
+    model: a GPT of one process, as `TensorParallelGPT.from_model` takes it, equal on all ranks.
+    mesh: has as many ranks as the default group.
+    schedule: a table with a row for each place on the pipeline axis.
+    make_optimizer: builds the optimizer from parameter groups.
+    zero: what the data axis shards: 0 nothing, 1 optimizer state, 2 gradients, 3 parameters too.
+    recompute: keep only the inputs of the stages between forward and backward.
+    master_dtype: precision of the optimizer's copy of the weights, if not the model's.
+
+    Raises `ValueError`, before any message is sent, for sizes that do not divide and for what does
+    not go together.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        mesh: Mesh,
+        schedule: Schedule,
+        make_optimizer: MakeOptimizer,
+        *,
+        zero: int = 0,
+        recompute: bool = False,
+        master_dtype: torch.dtype | None = None,
+    ) -> None:
+        tied = model.head.projection.weight is model.embedding.tokens.weight
+        check(model, mesh, schedule, zero, master_dtype)
+        mesh.check_world_size(dist.get_world_size())
+        self.mesh, self.schedule = mesh, schedule
+        self.place = mesh.coordinates(dist.get_rank())
+        device = next(model.parameters()).device
+        opened = mesh.open(device.type)
+        self.groups = {axis: opened.get_group(axis) for axis in mesh.order}
+
+        parallel = TensorParallelGPT.from_model(model, self.groups["tensor"])
+        layers = layers_of(parallel)
+        self.paths = ["embedding", *(f"blocks.{i}" for i in range(len(model.blocks))), "head"]
+        parts = cut(layers, split_stages(model, schedule))
+        own = stages_of(schedule, self.place["pipeline"])
+        self.stages = nn.ModuleDict({str(stage): parts[stage] for stage in own})
+        self.pipeline = Pipeline(
+            {stage: self.stages[str(stage)] for stage in own},
+            schedule,
+            parallel.token_loss,
+            group=self.groups["pipeline"],
+            data_group=None if zero else self.groups["data"],
+            tied=[self._ends()] if tied and len(parts) > 1 else [],
+            recompute=recompute,
+        )
+        if zero:
+            self.zero = _ZERO[zero](
+                self.stages, make_optimizer, self.groups["data"], master_dtype=master_dtype
+            )
+            self.optimizer = self.zero.optimizer
+        else:
+            self.zero = None
+            trainable = [p for p in self.pipeline.parameters() if p.requires_grad]
+            self.optimizer = make_optimizer([{"params": trainable}])
+
+    def train_step(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """One step on a batch (B, T), whole on every rank; returns its mean loss, on every rank.
+
+        Each place on the data axis takes its B / data rows, in m microbatches.
+        """
+        stepping = self.optimizer if self.zero is None else self.zero
+        stepping.zero_grad()
+        loss = self.pipeline.train_step(*self.part_of(tokens, targets))
+        stepping.step()
+        return self._tell_loss(loss)
+
+    def part_of(self, *batch: torch.Tensor) -> list[torch.Tensor]:
+        """The rows of this place on the data axis."""
+        pieces = self.mesh.data * num_microbatches(self.schedule)
+        rows = len(batch[0])
+        if rows % pieces:
+            raise ValueError(
+                f"a batch of {rows} samples does not divide into {self.mesh.data} places on the "
+                f"data axis x {num_microbatches(self.schedule)} microbatches"
+            )
+        return [tensor.chunk(self.mesh.data)[self.place["data"]] for tensor in batch]
+
+    def _tell_loss(self, loss: torch.Tensor | None) -> torch.Tensor:
+        """The mean over the data axis, from the last stage to all."""
+        device = next(iter(self.pipeline.parameters())).device
+        total = torch.zeros(1, dtype=torch.float64, device=device)
+        if loss is not None:
+            total += loss
+        dist.all_reduce(total, group=self.groups["pipeline"])
+        dist.all_reduce(total, group=self.groups["data"])
+        return total[0] / self.mesh.data
+
+    # --------------------------------------------------------------------------------------------
+    # In the names and shapes of one process
+    # --------------------------------------------------------------------------------------------
+
+    def whole_parameters(self) -> dict[str, torch.Tensor]:
+        """Parameters of this rank's stages by their names in one process, whole.
+
+        Every rank of the tensor axis calls it, and of the data axis where parameters are sharded.
+        """
+        whole = {}
+        for module in self.stages.values():
+            for name, tensor in gather_whole(module, self.groups["tensor"]).items():
+                whole[self.name_of(name)] = tensor
+        return whole
+
+    def name_of(self, name: str) -> str:
+        """The name in one process of a parameter of a stage: "3.mlp.up.bias" has a path first."""
+        layer, rest = name.split(".", 1)
+        return f"{self.paths[int(layer)]}.{rest}"
+
+    def _ends(self) -> list[tuple[int, str]]:
+        last = len(self.paths) - 1
+        return [
+            (0, "0.tokens.weight"),
+            (num_stages(self.schedule) - 1, f"{last}.projection.weight"),
+        ]
+
+
+def layers_of(model: nn.Module) -> nn.Sequential:
+    """The GPT as layers in a row, numbered from 0."""
+    return nn.Sequential(model.embedding, *model.blocks, model.head)
+
+
+def split_stages(model: nn.Module, schedule: Schedule) -> list[range]:
+    """Layers of each stage, of about equal cost."""
+    tokens = torch.zeros(1, model.embedding.positions.num_embeddings, dtype=torch.long)
+    return split_by_cost(layer_costs(layers_of(model), tokens), num_stages(schedule))
+
+
+def check(
+    model: nn.Module,
+    mesh: Mesh,
+    schedule: Schedule,
+    zero: int = 0,
+    master_dtype: torch.dtype | None = None,
+) -> None:
+    """`ValueError` if these do not go together; needs no processes."""
+    problems = list(_problems(model, mesh, schedule, zero, master_dtype))
+    if problems:
+        raise ValueError("; ".join(problems))
+
+
+def _problems(
+    model: nn.Module,
+    mesh: Mesh,
+    schedule: Schedule,
+    zero: int,
+    master_dtype: torch.dtype | None,
+) -> Iterator[str]:
+    heads, layers = model.blocks[0].attention.heads, len(model.blocks) + 2
+    if heads % mesh.tensor:
+        yield f"{heads} attention heads do not divide over {mesh.tensor} ranks of the tensor axis"
+    if len(schedule) != mesh.pipeline:
+        yield f"the schedule is for {len(schedule)} ranks, the pipeline axis has {mesh.pipeline}"
+    if num_stages(schedule) > layers:
+        yield f"{layers} layers cannot be cut into {num_stages(schedule)} stages, each with one"
+    if zero not in (0, *_ZERO):
+        yield f"ZeRO has the stages 1 to 3, and 0 for none, not {zero}"
+    split = any(op.kind == BACKWARD_WEIGHT for row in schedule for op in row)
+    if zero >= 2 and split:
+        yield f"ZeRO-{zero} sends gradients off after a backward pass, and zero-bubble splits it"
+    tied = model.head.projection.weight is model.embedding.tokens.weight
+    if zero >= 2 and tied and num_stages(schedule) > 1:
+        yield f"ZeRO-{zero} sends gradients off before the stages of a tied weight can add theirs"
+    if master_dtype is not None and not zero:
+        yield "master weights are kept by ZeRO's optimizer: take zero=1"

@@ -1,0 +1,109 @@
+"""3D parallelism equals one process, on every mesh of up to 2 x 2 x 2, with every ZeRO stage."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from course_lib.models import batches, tiny_gpt, train
+from course_lib.ranks import collect
+from course_lib.techniques.mesh import Mesh
+from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b, zb_h1
+from course_lib.techniques.three_d import ThreeD, check
+
+STEPS, BATCH = 10, 16
+
+
+def model_of(tied: bool = False):
+    return tiny_gpt(layers=3, hidden=16, heads=4, tied=tied, seed=0).double()
+
+
+def adam(groups):
+    return torch.optim.AdamW(groups, lr=1e-2)
+
+
+def reference(tied: bool = False):
+    torch.set_num_threads(1)
+    model = model_of(tied)
+    history = train(model, batches(STEPS, BATCH), adam)
+    return history.losses, model.state_dict()
+
+
+def trained(mesh, schedule, tied, options):
+    """On each rank: for each set of options, the losses and this rank's parameters, whole."""
+    results = []
+    for option in options:
+        model = model_of(tied)
+        if mesh.coordinates(dist.get_rank())["data"]:  # replicas start unequal
+            with torch.no_grad():
+                model.head.norm.bias += 1
+        training = ThreeD(model, mesh, schedule, adam, **option)
+        losses = [training.train_step(*batch).item() for batch in batches(STEPS, BATCH)]
+        results.append((losses, training.whole_parameters()))
+    return results
+
+
+def assert_equal_to_one_process(mesh, schedule, options, tied=False):
+    losses, parameters = reference(tied)
+    ranks = collect(
+        trained, mesh.world_size, (mesh, schedule, tied, options), observe=False, timeout=200
+    )
+    for number, option in enumerate(options):
+        seen = set()
+        for rank, results in enumerate(ranks):
+            theirs, whole = results[number]
+            assert theirs == pytest.approx(losses, abs=1e-9), (rank, option)
+            for name, value in whole.items():
+                torch.testing.assert_close(value, parameters[name], rtol=0, atol=1e-9)
+            seen |= set(whole)
+        assert seen == set(model_of(tied).state_dict())
+
+
+MESHES = [(1, 1, 1), (1, 2, 1), (1, 1, 2), (2, 1, 1), (1, 2, 2), (2, 2, 1), (2, 1, 2), (2, 2, 2)]
+
+
+@pytest.mark.parametrize("sizes", MESHES, ids=str)
+def test_every_mesh_and_zero_stage_equals_one_process(sizes):
+    mesh = Mesh(*sizes)
+    stages = (0, 1, 2)
+    assert_equal_to_one_process(mesh, one_f_one_b(mesh.pipeline, 2), [{"zero": z} for z in stages])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "tied", "option"),
+    [
+        (gpipe(2, 4), False, {"zero": 1, "recompute": True}),
+        (interleaved(2, 2, 2), False, {"zero": 2}),
+        (zb_h1(2, 4), False, {"zero": 1}),
+        (one_f_one_b(2, 2), True, {"zero": 0}),
+        (one_f_one_b(2, 2), True, {"zero": 1}),
+    ],
+    ids=["gpipe-recompute", "interleaved-zero2", "zb-zero1", "tied", "tied-zero1"],
+)
+def test_schedules_recomputation_and_tied_weights_go_together(schedule, tied, option):
+    assert_equal_to_one_process(Mesh(2, 2, 1), schedule, [option], tied)
+
+
+def test_the_order_of_the_axes_changes_nothing_but_the_places():
+    mesh = Mesh(1, 2, 2, order=("tensor", "data", "pipeline"))
+    assert_equal_to_one_process(mesh, one_f_one_b(1, 1), [{"zero": 1}])
+
+
+@pytest.mark.parametrize(
+    ("mesh", "schedule", "options", "says"),
+    [
+        (Mesh(1, 1, 3), one_f_one_b(1, 1), {}, "4 attention heads do not divide over 3"),
+        (Mesh(2, 1, 1), one_f_one_b(3, 3), {}, "for 3 ranks, the pipeline axis has 2"),
+        (Mesh(6, 1, 1), one_f_one_b(6, 2), {}, "5 layers cannot be cut into 6 stages"),
+        (Mesh(1, 1, 1), one_f_one_b(1, 1), {"zero": 4}, "not 4"),
+        (Mesh(2, 1, 1), zb_h1(2, 2), {"zero": 2}, "zero-bubble"),
+        (Mesh(1, 1, 1), one_f_one_b(1, 1), {"master_dtype": torch.float32}, "zero=1"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_without_processes(mesh, schedule, options, says):
+    with pytest.raises(ValueError, match=says):
+        check(model_of(), mesh, schedule, **options)
+
+
+def test_several_problems_are_told_at_once():
+    with pytest.raises(ValueError, match=r"4 attention heads.*5 layers cannot be cut"):
+        check(model_of(), Mesh(6, 1, 3), one_f_one_b(6, 2))
