@@ -9,18 +9,22 @@ Learners write plain torch.distributed; nothing is wrapped. Ranks append plain e
 while things happen, and every number is a pure function of these.
 """
 
-from course_lib.observe.events import CommEvent, Frame, Trap
+from course_lib.observe.events import Block, CommEvent, Frame, Trap
 from course_lib.observe.matching import Divergence, GroupCalls, Matching, match
+from course_lib.observe.memory import Memory, MemoryCurve
 from course_lib.observe.recorder import Recorder
 from course_lib.observe.trace import Trace, read_trace
 from course_lib.observe.traffic import Traffic
 
 __all__ = [
+    "Block",
     "CommEvent",
     "Divergence",
     "Frame",
     "GroupCalls",
     "Matching",
+    "Memory",
+    "MemoryCurve",
     "Recorder",
     "Trace",
     "Traffic",

@@ -1,6 +1,6 @@
-"""What is recorded: one communication of one rank, one thing that went silently wrong."""
+"""What is recorded: what a rank communicated, what lay in memory, what went silently wrong."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +74,19 @@ class Trap:
     message: str
     where: tuple[Frame, ...] = ()
     issued_at: tuple[Frame, ...] = ()
+
+
+@dataclass(slots=True)
+class Block:
+    """One storage: the memory behind a tensor and all its views. It is counted once.
+
+    rank, n: the rank, and the place of this block in the order in which it was first seen.
+    kind: what it turned out to be for (`course_lib.observe.meter`), which holds from its beginning.
+    steps: (time, bytes, saved) whenever one of the last two changed. `saved`: a graph keeps it for
+        its backward pass. A block that was given back has 0 bytes.
+    """
+
+    rank: int
+    n: int
+    kind: str = "other"
+    steps: list[tuple[float, int, bool]] = field(default_factory=list)

@@ -11,6 +11,8 @@ number, and times are `time.monotonic()` in seconds:
               time, [frame ids], [spans], [splits] or null]
     ["wait", n, time]           wait() was called
     ["done", n, time, peer]     it returned; the peer is where a message from any rank came from
+    ["block", n, time, nbytes, saved]       a storage began, changed, or ended with 0 bytes
+    ["kind", n, kind]                       what a storage is for
     ["trap", kind, message, [frame ids], [frame ids]]
     ["end", time, whole]        the recorder was closed; whole: not by an exception
 """
@@ -22,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from course_lib.observe.events import CommEvent, Frame, Trap
+from course_lib.observe.events import Block, CommEvent, Frame, Trap
 
 VERSION = 1
 _text = functools.lru_cache(maxsize=4096)(json.dumps)  # the same few strings and shapes recur
@@ -60,6 +62,12 @@ class JournalWriter:
 
     def done(self, n: int, time: float, peer: int | None = None) -> None:
         self._write(f'["done",{n},{time!r},{"null" if peer is None else peer}]')
+
+    def block(self, n: int, time: float, nbytes: int, saved: bool) -> None:
+        self._write(f'["block",{n},{time!r},{nbytes},{_json(saved)}]')
+
+    def kind(self, n: int, kind: str) -> None:
+        self._write(f'["kind",{n},"{kind}"]')
 
     def trap(self, trap: Trap) -> None:
         places = f"{self._where(trap.where)},{self._where(trap.issued_at)}"
@@ -113,6 +121,7 @@ class RankJournal:
         self.rank, self.world_size = rank, 0
         self.events: list[CommEvent] = []
         self.traps: list[Trap] = []
+        self.blocks: dict[int, Block] = {}
         self.whole = False
         self._frames: dict[int, Frame] = {}
         self._groups: dict[int, tuple[str, tuple[int, ...]]] = {}
@@ -163,6 +172,12 @@ class RankJournal:
         event.done = time
         if peer is not None:
             event.peer = peer
+
+    def _block(self, n: int, *step: Any) -> None:
+        self.blocks.setdefault(n, Block(self.rank, n)).steps.append(step)
+
+    def _kind(self, n: int, kind: str) -> None:
+        self.blocks.setdefault(n, Block(self.rank, n)).kind = kind
 
     def _trap(self, kind: str, message: str, where: list[int], issued_at: list[int]) -> None:
         places = self._places(where), self._places(issued_at)

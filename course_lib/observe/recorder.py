@@ -1,9 +1,9 @@
 """Watches a rank from outside: its plain torch.distributed calls, and when it waits for them.
 
-Three things see it all, and none of them is there when no recorder is open. Taps on the operators
+Three things see it all, and none of them is there when no recorder is open: taps on the operators
 of torch.distributed, by whichever way they are called (`taps`); the methods of the handles that
 asynchronous calls return (`handles`); and, only while a buffer is in flight, every other operator
-(`watch`).
+(`watch`). Who asks for memory has every operator watched from beginning to end (`meter`).
 """
 
 import os
@@ -22,6 +22,7 @@ from course_lib.observe.events import CommEvent, Frame, Trap
 from course_lib.observe.frames import look
 from course_lib.observe.handles import Handles
 from course_lib.observe.journal import JournalWriter
+from course_lib.observe.meter import Meter
 from course_lib.observe.taps import Around, Taps
 from course_lib.observe.watch import Watch
 
@@ -33,14 +34,15 @@ class Recorder:
             train()
 
     rank: this process's rank, if the default process group is not up yet.
+    memory: record what lies in memory as well, which slows small operators down several times.
 
     One at a time in a process: a second one raises RuntimeError on entering.
     """
 
     _open: "Recorder | None" = None
 
-    def __init__(self, path: str | os.PathLike, rank: int | None = None):
-        self.path, self.rank = path, rank
+    def __init__(self, path: str | os.PathLike, rank: int | None = None, memory: bool = False):
+        self.path, self.rank, self.memory = path, rank, memory
 
     def __enter__(self) -> "Recorder":
         if Recorder._open:
@@ -51,7 +53,8 @@ class Recorder:
         self._groups: dict[str, tuple[int, ...]] = {}
         self._noted: set[tuple] = set()
         self._journal = JournalWriter(self.path)
-        self._watch = Watch(self._note)
+        self._meter = Meter(self._journal, self._spans) if self.memory else None
+        self._watch = Watch(self._note, self._meter)
         self._handles = Handles(self._journal, self._watch, self._note)
         self._taps = Taps()
         if dist.is_initialized():
@@ -64,6 +67,8 @@ class Recorder:
         self._taps.put("profiler::_record_function_exit", lambda _: self._leave_span)
         self._run_backward = torch.autograd._engine_run_backward
         torch.autograd._engine_run_backward = self._backward
+        if self._meter:
+            self._meter.__enter__()
         Recorder._open = self
         return self
 
@@ -78,6 +83,8 @@ class Recorder:
         self._taps.remove()
         self._handles.close(whole=kind is None)
         self._watch.arrange(over=True)
+        if self._meter:
+            self._meter.__exit__(kind, problem, traceback)
         self._journal.end(time.monotonic(), whole=kind is None)
         self._journal.close()
 
@@ -140,6 +147,9 @@ class Recorder:
             splits=call.splits,
         )
         self._count += 1
+        if self._meter:
+            for group in (*call.reads.values(), *call.writes.values()):
+                self._meter.communicated(group)
         # Written before it is carried out: gloo may abort the process in the middle of it.
         self._journal.issue(event)
         try:
@@ -156,6 +166,8 @@ class Recorder:
             results = list(result) if isinstance(result, (list, tuple)) else [result]
             self._handles.expect_tensors(event, results)
             self._watch.start(event, call, results)
+            if self._meter:
+                self._meter.communicated(results)
         else:
             boxed = result[-1] if isinstance(result, tuple) else result
             self._handles.expect(event, None if boxed is None else Work.unbox(boxed))
@@ -186,3 +198,5 @@ class Recorder:
             return self._run_backward(*args, **kwargs)
         finally:
             self._watch.arrange()
+            if self._meter:
+                self._meter.after_backward()

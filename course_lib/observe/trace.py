@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from course_lib.observe.events import CommEvent, Frame, Trap
+from course_lib.observe.events import Block, CommEvent, Frame, Trap
 from course_lib.observe.journal import RankJournal
 from course_lib.observe.matching import Matching, match
+from course_lib.observe.memory import Memory
 from course_lib.observe.traffic import Traffic
 
 _FORMAT, _VERSION = "course_lib.observe.Trace", 1
@@ -21,11 +22,13 @@ class Trace:
 
     events: of rank 0 in order of issue, then of rank 1, and so on.
     traps: what went silently wrong, by rank.
+    blocks: what lay in memory, by rank; empty unless memory was observed.
     """
 
     world_size: int
     events: list[CommEvent] = dataclasses.field(default_factory=list)
     traps: list[Trap] = dataclasses.field(default_factory=list)
+    blocks: list[Block] = dataclasses.field(default_factory=list)
 
     def of(self, rank: int) -> list[CommEvent]:
         """The events of one rank, in order of issue."""
@@ -50,6 +53,15 @@ class Trace:
         """Bytes and messages between the ranks."""
         return Traffic(self.world_size, self.events)
 
+    def memory(self) -> Memory:
+        """Bytes that the ranks held, by what they are for."""
+        if not self.blocks:
+            raise ValueError(
+                "memory was not observed in this run, since that slows it down: ask for it with "
+                'run_ranks(..., observe="memory"), or Recorder(..., memory=True)'
+            )
+        return Memory(self.world_size, self.blocks)
+
     def match(self) -> Matching:
         """Which send belongs to which recv, and where collectives do not line up."""
         return match(self.events)
@@ -62,6 +74,7 @@ class Trace:
             "world_size": self.world_size,
             "events": [dataclasses.asdict(event) for event in self.events],
             "traps": [dataclasses.asdict(trap) for trap in self.traps],
+            "blocks": [dataclasses.astuple(block) for block in self.blocks],
         }
         Path(path).write_text(json.dumps(content), encoding="utf-8")
 
@@ -82,7 +95,11 @@ class Trace:
         try:
             events = [CommEvent(**_tuples(fields)) for fields in content["events"]]
             traps = [Trap(**_tuples(fields)) for fields in content["traps"]]
-            return cls(content["world_size"], events, traps)
+            blocks = [
+                Block(*fields, [tuple(step) for step in steps])
+                for *fields, steps in content.get("blocks", [])
+            ]
+            return cls(content["world_size"], events, traps, blocks)
         except (KeyError, TypeError) as problem:
             raise ValueError(f"{path} is a damaged trace: {problem}") from None
 
@@ -97,7 +114,8 @@ def read_trace(paths: Mapping[int, str | os.PathLike]) -> Trace:
     world_size = max([0, *(j.world_size for j in journals), *(rank + 1 for rank in paths)])
     events = [event for journal in journals for event in journal.events]
     traps = [trap for journal in journals for trap in journal.traps]
-    return Trace(world_size, events, traps)
+    blocks = [block for journal in journals for block in journal.blocks.values()]
+    return Trace(world_size, events, traps, blocks)
 
 
 def _later(event: CommEvent, time: float) -> bool:

@@ -30,13 +30,16 @@ Note = Callable[..., None]
 
 
 class Watch(TorchDispatchMode):
-    """Notes what disturbs buffers in flight, and where a cut gradient is missed."""
+    """Notes what disturbs buffers in flight, and where a cut gradient is missed.
+
+    beneath: a mode of ours that may lie under this one.
+    """
 
     supports_higher_order_operators = True
 
-    def __init__(self, note: Note):
+    def __init__(self, note: Note, beneath: TorchDispatchMode | None = None):
         super().__init__()
-        self._note = note
+        self._note, self._beneath = note, beneath
         self._flights = Flights()
         self._cuts = CutGradients(note)
         self._thread = threading.get_ident()
@@ -91,7 +94,7 @@ class Watch(TorchDispatchMode):
             return
         stack = _python_dispatch._get_current_dispatch_mode_stack()
         # Others' modes are left alone: they are not taken off in another order than put on.
-        if wanted and not stack:
+        if wanted and stack == [self._beneath] * len(stack):
             self.__enter__()
             self._up = True
         elif not wanted and stack and stack[-1] is self:

@@ -32,7 +32,7 @@ def run_ranks(
     world_size: int,
     *args: Any,
     timeout: float = 20.0,
-    observe: bool = True,
+    observe: bool | str = True,
     device: str = "auto",
     start: str | None = None,
     **kwargs: Any,
@@ -45,7 +45,8 @@ def run_ranks(
 
     timeout: seconds until ranks that have not finished are ended. Ranks that can only wait for each
         other are noticed after about two seconds.
-    observe: record what the ranks send and receive (`results.trace`).
+    observe: record what the ranks send, receive and compute (`results.trace`); "memory" records
+        what lies in memory too, which slows them down.
     device: "auto" takes NCCL where there is a GPU for every rank, else gloo on the CPU.
     start: "forkserver" or "spawn"; None takes the one that is right for this system.
 
@@ -81,12 +82,12 @@ def collect(
     kwargs: dict[str, Any] | None = None,
     *,
     timeout: float = 20.0,
-    observe: bool = True,
+    observe: bool | str = True,
     device: str = "auto",
     start: str | None = None,
 ) -> RankResults:
     """`run_ranks` without showing anything."""
-    _validate(fn, world_size, timeout)
+    _validate(fn, world_size, timeout, observe)
     start = start or default_start()
     if start not in ("forkserver", "spawn"):
         raise ValueError(f'start must be "forkserver" or "spawn", not {start!r}')
@@ -129,7 +130,7 @@ def default_start() -> str:
     return "forkserver" if sys.platform == "linux" else "spawn"
 
 
-def _validate(fn: Any, world_size: Any, timeout: Any) -> None:
+def _validate(fn: Any, world_size: Any, timeout: Any, observe: Any) -> None:
     if not callable(fn):
         raise ValueError(
             f"run_ranks needs a function, not {type(fn).__name__}. Write run_ranks(fn, 4), without "
@@ -141,6 +142,8 @@ def _validate(fn: Any, world_size: Any, timeout: Any) -> None:
         raise ValueError(f"world_size must be from 1 to {_MOST_RANKS}, not {world_size}")
     if not timeout > 0:
         raise ValueError(f"timeout must be more than 0 seconds, not {timeout}")
+    if observe not in (True, False, "memory"):
+        raise ValueError(f'observe must be True, False or "memory", not {observe!r}')
 
 
 def _pack_call(fn: Callable, args: tuple, kwargs: dict[str, Any]) -> bytes:

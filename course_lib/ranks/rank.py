@@ -119,7 +119,10 @@ def _work(run_dir: RunDir, job: dict, rank: int, store: dist.Store) -> bytes:
     dist.barrier()
     progress.attach(run_dir, rank)
     function, args, kwargs = shipping.unpack(job["call"])
-    recorder = Recorder(run_dir.of(rank, "journal"), rank) if job["observe"] else None
+    recorder = None
+    if job["observe"]:
+        journal = run_dir.of(rank, "journal")
+        recorder = Recorder(journal, rank, memory=job["observe"] == "memory")
     with recorder or contextlib.nullcontext():
         value = function(*args, **kwargs)
     try:
