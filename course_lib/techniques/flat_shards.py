@@ -62,15 +62,13 @@ class FlatShards:
         end = max(min(start + size, first + self.shard_numel), begin)
         return Place(max(begin - first, 0), begin - start, end - begin)
 
-    def empty(self) -> torch.Tensor:
-        """A buffer, (padded,), whose padding is zero and whose other elements are not set."""
-        buffer = self.parameters[0].new_empty(self.padded, requires_grad=False)
-        buffer[self.numel :] = 0
-        return buffer
+    def zeros(self) -> torch.Tensor:
+        """A buffer, (padded,)."""
+        return self.parameters[0].new_zeros(self.padded, requires_grad=False)
 
     def join(self, tensors: Iterable[torch.Tensor]) -> torch.Tensor:
         """A new buffer, (padded,), with copies of `tensors`, one for each parameter."""
-        buffer = self.empty()
+        buffer = self.zeros()
         for view, tensor in zip(self.views(buffer), tensors, strict=True):
             view.copy_(tensor.detach())
         return buffer

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .flat_shards import FlatShards
+from .flat_shards import FlatShards, present_anywhere
 from .sharded_clipping import clip_grad_norm_
 
 MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
@@ -31,6 +31,9 @@ class ShardedOptimizer:
     param_groups: groups of the model's parameters, each trainable one in exactly one of them, with
         the options that `make_optimizer` is to see. None: one group.
 
+    group: the ranks that the shards are spread over.
+
+    ready: whether the pieces have their gradients.
     pieces: parameter -> this rank's piece of it, where there is one.
     """
 
@@ -41,7 +44,9 @@ class ShardedOptimizer:
         make_optimizer: MakeOptimizer,
         param_groups: Sequence[Mapping[str, Any]] | None = None,
         master_dtype: torch.dtype | None = None,
+        group: dist.ProcessGroup | None = None,
     ) -> None:
+        self.group, self.ready = group, False
         self.flats, self.shards = list(flats), list(shards)
         self.masters = [shard.to(master_dtype or shard.dtype) for shard in self.shards]
         self.pieces: dict[nn.Parameter, nn.Parameter] = {}
@@ -59,32 +64,38 @@ class ShardedOptimizer:
         return {**group, "params": own}
 
     def set_gradients(
-        self, gradients: Sequence[torch.Tensor], present: Collection[nn.Parameter]
+        self, gradients: Sequence[torch.Tensor | None], here: Collection[nn.Parameter]
     ) -> None:
-        """Let the pieces of the parameters in `present` have their part of `gradients`.
+        """Give the pieces their gradients, and None where no rank has one.
 
-        gradients: one for each shard, of its shape.
+        gradients: the average over the ranks for each shard, in its shape; None stands for zeros.
+        here: the parameters that have a gradient on this rank.
         """
+        trainable = [parameter for flat in self.flats for parameter in flat.parameters]
+        present = present_anywhere(trainable, here, self.group)
         for flat, master, gradient in zip(self.flats, self.masters, gradients, strict=True):
-            parts = flat.pieces(gradient.to(master.dtype))
-            for parameter, part in zip(flat.parameters, parts, strict=True):
+            average = torch.zeros_like(master) if gradient is None else gradient.to(master.dtype)
+            for parameter, part in zip(flat.parameters, flat.pieces(average), strict=True):
                 if parameter in self.pieces:
                     self.pieces[parameter].grad = part if parameter in present else None
+        self.ready = True
 
-    def clip_grad_norm_(
-        self, max_norm: float, group: dist.ProcessGroup | None = None
-    ) -> torch.Tensor:
-        """Clip by the norm over the pieces of all ranks of `group`; returns that norm."""
+    def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
+        """Clip by the norm over the pieces of all ranks; returns that norm."""
         gradients = [piece.grad for piece in self.pieces.values() if piece.grad is not None]
         device = self.shards[0].device if self.shards else None
-        return clip_grad_norm_(gradients, max_norm, group, device=device)
+        return clip_grad_norm_(gradients, max_norm, self.group, device=device)
 
     def step(self) -> None:
         """Step the pieces, and give up their gradients."""
         self.optimizer.step()
         self.round_to_shards()
+        self.forget_gradients()
+
+    def forget_gradients(self) -> None:
         for piece in self.pieces.values():
             piece.grad = None
+        self.ready = False
 
     @torch.no_grad()
     def round_to_shards(self) -> None:

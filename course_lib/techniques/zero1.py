@@ -24,7 +24,7 @@ from torch import nn
 from torch.profiler import record_function
 
 from .distributed_optimizer import broadcast_state
-from .flat_shards import FlatShards, by_kind, present_anywhere
+from .flat_shards import FlatShards, by_kind
 from .sharded_optimizer import MakeOptimizer, ShardedOptimizer
 
 
@@ -56,23 +56,24 @@ class Zero1:
         self.trainable = [p for p in model.parameters() if p.requires_grad]  # a tied one once
         self.flats = [FlatShards(kind, group) for kind in by_kind(self.trainable)]
         self.values = [flat.join(flat.parameters) for flat in self.flats]
-        self.gradients = [torch.zeros_like(values) for values in self.values]
+        self.gradients = [flat.zeros() for flat in self.flats]
         self.gradient_of: dict[nn.Parameter, torch.Tensor] = {}
         for flat, values, gradient in zip(self.flats, self.values, self.gradients, strict=True):
             for parameter, view in zip(flat.parameters, flat.views(values), strict=True):
                 parameter.data = view
             self.gradient_of |= zip(flat.parameters, flat.views(gradient), strict=True)
         own = [flat.own(values) for flat, values in zip(self.flats, self.values, strict=True)]
-        self.sharded = ShardedOptimizer(self.flats, own, make_optimizer, param_groups, master_dtype)
+        self.sharded = ShardedOptimizer(
+            self.flats, own, make_optimizer, param_groups, master_dtype, group
+        )
         self.optimizer = self.sharded.optimizer
         for parameter in self.trainable:
             parameter.register_post_accumulate_grad_hook(self._keep)
-        self.reduced = False
 
     def zero_grad(self) -> None:
         for parameter in self.trainable:
             parameter.grad = None
-        self.reduced = False
+        self.sharded.forget_gradients()
 
     @torch.no_grad()
     def _keep(self, parameter: nn.Parameter) -> None:
@@ -83,16 +84,14 @@ class Zero1:
 
     def reduce_gradients(self) -> None:
         """Give each piece of this rank the average gradient; `step` and clipping call it."""
-        if self.reduced:
+        if self.sharded.ready:
             return
         here = {p for p in self.trainable if p.grad is not None}
         for parameter in self.trainable:
             if parameter not in here:
                 self.gradient_of[parameter].zero_()
-        present = present_anywhere(self.trainable, here, self.group)
         shards = [self._reduce(*pair) for pair in zip(self.flats, self.gradients, strict=True)]
-        self.sharded.set_gradients(shards, present)
-        self.reduced = True
+        self.sharded.set_gradients(shards, here)
 
     def _reduce(self, flat: FlatShards, gradient: torch.Tensor) -> torch.Tensor:
         """(padded,) on each rank -> the average of this rank's shard, (shard_numel,)."""
@@ -104,7 +103,7 @@ class Zero1:
     def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
         """Scale the average gradient to a global norm of at most `max_norm`; returns the norm."""
         self.reduce_gradients()
-        return self.sharded.clip_grad_norm_(max_norm, self.group)
+        return self.sharded.clip_grad_norm_(max_norm)
 
     def step(self) -> None:
         """Step this rank's shard, then fetch the others'."""
@@ -112,7 +111,6 @@ class Zero1:
         with record_function("step of the shard"):
             self.sharded.step()
         self.gather_parameters()
-        self.reduced = False
 
     def gather_parameters(self) -> None:
         """Fill the parameters with the shards of all ranks."""

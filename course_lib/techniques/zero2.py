@@ -24,7 +24,7 @@ from torch import nn
 from torch.profiler import record_function
 
 from .distributed_optimizer import broadcast_state
-from .flat_shards import FlatShards, present_anywhere
+from .flat_shards import FlatShards
 from .fusion import pack
 from .sharded_optimizer import MakeOptimizer, ShardedOptimizer
 
@@ -32,62 +32,45 @@ BUCKET_BYTES = 4 * 2**20
 
 
 class Bucket:
-    """Neighbouring parameters, their gradients on the way out, and this rank's shard of the sum.
+    """The gradients of neighbouring parameters on their way out.
 
-    values: the parameters, (padded,). gradient: the whole gradient, (padded,), while backward makes
-    it. shard: this rank's shard of the sum over all ranks and passes, (shard_numel,); None if there
-    is none yet.
+    whole: the gradient, (padded,), while backward makes it, or None.
+    shard: this rank's shard of the average over the ranks, (shard_numel,), summed over backward
+        passes; None if there was none yet.
     """
 
     def __init__(self, flat: FlatShards) -> None:
         self.flat = flat
-        self.values = flat.join(flat.parameters)
-        for parameter, view in zip(flat.parameters, flat.views(self.values), strict=True):
-            parameter.data = view
-        self.missing = len(flat.parameters)
-        self.gradient: torch.Tensor | None = None
+        self.whole: torch.Tensor | None = None
         self.shard: torch.Tensor | None = None
+        self.missing = len(flat.parameters)
 
     def take(self, parameter: nn.Parameter) -> None:
         """Move a finished gradient into the buffer."""
-        if self.gradient is None:
-            self.gradient = torch.zeros_like(self.values)
-            self.views = dict(
-                zip(self.flat.parameters, self.flat.views(self.gradient), strict=True)
-            )
-        self.views[parameter].copy_(parameter.grad)
+        if self.whole is None:
+            self.whole = self.flat.zeros()
+            self.places = dict(zip(self.flat.parameters, self.flat.views(self.whole), strict=True))
+        self.places[parameter].copy_(parameter.grad)
         parameter.grad = None
         self.missing -= 1
 
-    def send(self) -> "Sent":
-        """Start the reduce-scatter; parameters without a gradient count as zero."""
-        if self.gradient is None:
-            self.gradient = torch.zeros_like(self.values)
-        sent = Sent(self, self.gradient)
-        self.gradient, self.views = None, {}
-        self.missing = len(self.flat.parameters)
-        return sent
-
-
-class Sent:
-    """A bucket on its way: keeps the buffer alive until it has been read."""
-
-    def __init__(self, bucket: Bucket, gradient: torch.Tensor) -> None:
-        self.bucket, self.gradient = bucket, gradient
-        self.shard = gradient.new_empty(bucket.flat.shard_numel)
+    def send(self) -> None:
+        """Start the reduce-scatter. Parameters without a gradient count as zero."""
+        self.sent = self.flat.zeros() if self.whole is None else self.whole
+        self.arriving = self.sent.new_empty(self.flat.shard_numel)
         with record_function("reduce-scatter gradients"):
             self.work = dist.reduce_scatter_tensor(
-                self.shard, gradient, group=bucket.flat.group, async_op=True
+                self.arriving, self.sent, group=self.flat.group, async_op=True
             )
+        self.whole, self.places = None, {}
+        self.missing = len(self.flat.parameters)
 
     def arrive(self) -> None:
-        """Wait, and add the average to the bucket's shard."""
+        """Wait for what was sent, and free it."""
         self.work.wait()
-        self.shard.div_(self.bucket.flat.ranks)
-        if self.bucket.shard is None:
-            self.bucket.shard = self.shard
-        else:
-            self.bucket.shard += self.shard
+        self.arriving.div_(self.flat.ranks)
+        self.shard = self.arriving if self.shard is None else self.shard + self.arriving
+        del self.work, self.sent, self.arriving
 
 
 class Zero2:
@@ -113,16 +96,22 @@ class Zero2:
         broadcast_state(model, group)
         self.trainable = [p for p in model.parameters() if p.requires_grad]  # a tied one once
         runs = pack(reversed(self.trainable), bucket_bytes)
-        self.buckets = [Bucket(FlatShards(run, group)) for run in runs]
-        self.flats = [bucket.flat for bucket in self.buckets]
-        own = [bucket.flat.own(bucket.values) for bucket in self.buckets]
-        self.sharded = ShardedOptimizer(self.flats, own, make_optimizer, param_groups, master_dtype)
+        self.flats = [FlatShards(run, group) for run in runs]
+        self.values = [flat.join(flat.parameters) for flat in self.flats]
+        for flat, values in zip(self.flats, self.values, strict=True):
+            for parameter, view in zip(flat.parameters, flat.views(values), strict=True):
+                parameter.data = view
+        own = [flat.own(values) for flat, values in zip(self.flats, self.values, strict=True)]
+        self.sharded = ShardedOptimizer(
+            self.flats, own, make_optimizer, param_groups, master_dtype, group
+        )
         self.optimizer = self.sharded.optimizer
+        self.buckets = [Bucket(flat) for flat in self.flats]
         for bucket in self.buckets:
             for parameter in bucket.flat.parameters:
                 parameter.register_post_accumulate_grad_hook(partial(self._ready, bucket))
         self.sent = 0  # buckets of this backward pass
-        self.travelling: Sent | None = None
+        self.travelling: Bucket | None = None
         self.in_backward = False
         self.zero_grad()
 
@@ -130,7 +119,7 @@ class Zero2:
         for bucket in self.buckets:
             bucket.shard = None
         self.present: set[nn.Parameter] = set()
-        self.reduced = False
+        self.sharded.forget_gradients()
 
     @torch.no_grad()
     def _ready(self, bucket: Bucket, parameter: nn.Parameter) -> None:
@@ -155,7 +144,8 @@ class Zero2:
 
     def _send(self) -> None:
         self._arrive()  # so that two buckets at most take up memory
-        self.travelling = self.buckets[self.sent].send()
+        self.travelling = self.buckets[self.sent]
+        self.travelling.send()
         self.sent += 1
 
     def _arrive(self) -> None:
@@ -165,20 +155,13 @@ class Zero2:
 
     def reduce_gradients(self) -> None:
         """Give each piece of this rank its gradient; `step` and clipping call it."""
-        if self.reduced:
-            return
-        present = present_anywhere(self.trainable, self.present, self.group)
-        shards = [
-            torch.zeros_like(own) if bucket.shard is None else bucket.shard
-            for bucket, own in zip(self.buckets, self.sharded.shards, strict=True)
-        ]
-        self.sharded.set_gradients(shards, present)
-        self.reduced = True
+        if not self.sharded.ready:
+            self.sharded.set_gradients([bucket.shard for bucket in self.buckets], self.present)
 
     def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
         """Scale the average gradient to a global norm of at most `max_norm`; returns the norm."""
         self.reduce_gradients()
-        return self.sharded.clip_grad_norm_(max_norm, self.group)
+        return self.sharded.clip_grad_norm_(max_norm)
 
     def step(self) -> None:
         """Step this rank's shards, then fetch the others'."""
@@ -186,11 +169,9 @@ class Zero2:
         with record_function("step of the shard"):
             self.sharded.step()
         self.gather_parameters()
-        self.reduced = False
 
     def gather_parameters(self) -> None:
         """Fill the parameters with the shards of all ranks."""
         with record_function("all-gather parameters"):
-            for bucket in self.buckets:
-                own = bucket.flat.own(bucket.values)
-                dist.all_gather_into_tensor(bucket.values, own, group=self.group)
+            for flat, values in zip(self.flats, self.values, strict=True):
+                dist.all_gather_into_tensor(values, flat.own(values), group=self.group)

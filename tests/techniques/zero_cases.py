@@ -1,6 +1,7 @@
 """Models, data and the oracle that the tests of ZeRO share."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 import torch
 import torch.distributed as dist
@@ -106,7 +107,8 @@ def _train(stage, name, make_optimizer, grouped, max_norm, options) -> Iterator[
 
 def whole(zero) -> Parameters:
     """All parameters of the model, whatever the stage keeps of them between steps."""
-    return {name: p.detach().clone() for name, p in zero.model.named_parameters()}
+    with zero.whole_parameters() if hasattr(zero, "whole_parameters") else nullcontext():
+        return {name: p.detach().clone() for name, p in zero.model.named_parameters()}
 
 
 def differences(found: list[Parameters], wanted: list[Parameters]) -> Iterator[tuple]:
