@@ -12,6 +12,9 @@ from course_lib.observe.calls import Call
 from course_lib.observe.events import CommEvent
 from course_lib.observe.extents import Extent, has_memory, reach
 
+# gloo fills the results of these from buffers of its own, which torch counts as writes too.
+_FILLED_BY_COPY = frozenset({"all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"})
+
 
 @dataclass(slots=True)
 class _Flight:
@@ -53,7 +56,8 @@ class Flights:
                 insort(self._extents, (extent.start, next(self._numbers), extent, written, flight))
                 self._longest = max(self._longest, extent.stop - extent.start)
         if flight.extents:
-            flight.versions = [(weakref.ref(t), t._version) for t in reads + writes if _counted(t)]
+            watched = reads if event.op in _FILLED_BY_COPY else reads + writes
+            flight.versions = [(weakref.ref(t), t._version) for t in watched if _counted(t)]
             self._open[event.n] = flight
 
     def land(self, n: int) -> bool:

@@ -195,6 +195,17 @@ def test_a_buffer_in_flight(function, rank, kind, here, there, said):
     assert said in trap.message
 
 
+def gathered_into_whole_tensors():
+    for _ in range(20):
+        whole = [torch.empty(1000) for _ in range(dist.get_world_size())]
+        dist.all_gather(whole, torch.ones(1000), async_op=True).wait()
+
+
+def test_what_the_backend_itself_fills_is_not_rewritten():
+    for world_size in (1, 3):
+        assert not traps_of(gathered_into_whole_tensors, world_size)
+
+
 def test_a_bucket_in_flight_that_backward_fills_again():
     traps = traps_of(bucket_filled_again_in_backward)
     assert {trap.kind for trap in traps} == {"rewritten_in_flight"}
