@@ -1,6 +1,7 @@
 """The kernel's end of the host: started when first needed, one for each process."""
 
 import atexit
+import contextlib
 import json
 import os
 import socket
@@ -67,6 +68,58 @@ class Host:
             self.control.close()
             self.process.wait(timeout=10)
             self._stderr.close()
+
+
+class _ForkedHost(Host):
+    """A host that is a fork of this process, and so has imported what this process has."""
+
+    def __init__(self, close: tuple[int, ...]) -> None:
+        from course_lib.ranks.host import serve
+
+        self.owner = os.getpid()
+        self.control, theirs = socket.socketpair()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        child = os.fork()
+        if not child:
+            try:
+                os.setsid()
+                os.dup2(self._stderr.fileno(), 2)
+                os.environ["COURSE_LIB_HOST"] = "1"
+                self.control.close()
+                for descriptor in close:
+                    os.close(descriptor)
+                serve(theirs)
+            finally:
+                os._exit(0)
+        theirs.close()
+        self.process = _Child(child)
+
+
+class _Child:
+    """What `Host` needs of a `subprocess.Popen`, for a child that was forked."""
+
+    def __init__(self, pid: int):
+        self.pid = pid
+
+    def poll(self) -> int | None:
+        try:
+            return 0 if os.waitpid(self.pid, os.WNOHANG)[0] else None
+        except ChildProcessError:
+            return 0
+
+    def wait(self, timeout: float) -> None:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+
+
+def fork_host(*close: int) -> None:
+    """Make the host of this process by a fork, where no thread has been started yet.
+
+    Spares the second in which a fresh host imports torch; call it before anything that computes.
+    close: descriptors that are none of the host's business.
+    """
+    global _host
+    _host = _ForkedHost(close)
 
 
 def host() -> Host:

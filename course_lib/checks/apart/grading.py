@@ -1,0 +1,263 @@
+"""The grader's side: have an answer run behind walls, and judge what comes out.
+
+The answer never runs in this process. It gets bytes, believes nothing about them (`transport`), and
+takes its own cases and the exercise's own judge.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import cloudpickle
+
+from course_lib.checks import registry
+from course_lib.checks.apart import isolation, nursery, transport
+from course_lib.checks.apart.inmate import DEFINED, Task
+from course_lib.checks.apart.isolation import Limits, Walls
+from course_lib.checks.apart.library import write_library
+from course_lib.checks.apart.program import Program, keep_lines
+from course_lib.checks.collecting import Outcome, Trouble
+from course_lib.checks.exercise import Case, Exercise, Finding
+from course_lib.checks.judging import judge_case
+from course_lib.checks.verdict import Verdict
+
+_START = "import sys; sys.path.insert(0, sys.argv[1]); from course_lib.checks.apart import nursery;"
+_FIRST_USER = 64_000  # users that no system gives to anybody
+_DEFINE_SECONDS = 30.0
+_MORE_SECONDS = 20.0  # than an exercise's own time-out, for one case
+_PATIENCE = 10.0  # to see everything gone after the leash was let go
+
+
+class Grader:
+    """Runs and judges answers, several at a time if asked from several threads.
+
+    walled: whether the system lets runs have namespaces of their own; without them runs have only
+    limits, and as root a user of their own.
+    """
+
+    def __init__(self, limits: Limits | None = None, walled: bool | None = None):
+        if sys.platform != "linux":
+            raise OSError("grading runs on Linux: use a container or a virtual machine elsewhere")
+        self.walled = isolation.available() if walled is None else walled
+        self._limits = limits or Limits()
+        self._folder = Path(tempfile.mkdtemp(prefix="grading-"))
+        self._folder.chmod(0o711)
+        self._lock = threading.Lock()
+        self._free_users = list(range(_FIRST_USER, _FIRST_USER + 256))
+        self._control, theirs = socket.socketpair()
+        library = write_library(self._folder, ())
+        _register_by_value()
+        with theirs:
+            self._nursery = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-B", "-c", f"{_START} nursery.main()"),
+                    *(str(library), str(theirs.fileno())),
+                ],
+                pass_fds=[theirs.fileno()],
+                env=_clean_environment(),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def verdict(
+        self, exercise: Exercise, program: Program, cases: Sequence[Case], imports: Sequence[str]
+    ) -> Verdict:
+        """Run the program on the cases, up to the first that goes wrong.
+
+        imports: the statements by which the lesson imports from the course; nothing else of it can
+        be imported in the run.
+        """
+        keep_lines(program)
+        with self._lock:
+            library = write_library(self._folder, imports)
+            user = self._free_users.pop()
+        try:
+            with contextlib.closing(
+                self._outcomes(exercise, program, cases, library, user)
+            ) as all_:
+                for case, outcome in zip(cases, all_, strict=False):
+                    if finding := _judged(exercise, case, outcome):
+                        return Verdict(exercise, cases, case, finding, outcome)
+        finally:
+            self._free_users.append(user)
+        return Verdict(exercise, cases)
+
+    def close(self) -> None:
+        """End the nursery, and with it every run."""
+        self._control.close()
+        self._nursery.wait(timeout=30)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> "Grader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -----------------------------------------------------------------------------------------
+
+    def _outcomes(
+        self,
+        exercise: Exercise,
+        program: Program,
+        cases: Sequence[Case],
+        library: Path,
+        user: int,
+    ) -> Iterator[Outcome]:
+        """One outcome for each case, until one is a trouble; then there are no more."""
+        folder = tempfile.mkdtemp(prefix="run-", dir=self._folder)
+        walls = Walls((str(library),), user, self.walled, self._limits)
+        order = nursery.Order(walls, str(library), folder, _packed(exercise, program, cases))
+        results, theirs = os.pipe()
+        leash_end, leash = os.pipe()
+        fate, fate_end = os.pipe()
+        messages = _Messages(results, fate)
+        try:
+            with self._lock:
+                nursery.send_order(self._control, order, theirs, leash_end, fate_end)
+            for end in (theirs, leash_end, fate_end):
+                os.close(end)
+            if messages.next(_DEFINE_SECONDS) != DEFINED:
+                what = messages.why or "what it sent cannot be read"
+                yield Outcome(trouble=Trouble("signature", f"its cell {what}"))
+                return
+            for _ in cases:
+                message = messages.next(exercise.timeout + _MORE_SECONDS)
+                yield _read(message, messages.why)
+        finally:
+            os.close(leash)
+            messages.drain(_PATIENCE)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+class WallsError(RuntimeError):
+    """This machine could not lock a run in: nobody's answer is to blame."""
+
+
+class _Messages:
+    """What comes out of a run: messages with their lengths in front, and how it ended."""
+
+    def __init__(self, results: int, fate: int):
+        self._results, self._fate = results, fate
+        self.why = ""  # there is no next message
+
+    def next(self, seconds: float) -> bytes:
+        """The next message; b"" if none came, and then `why` says what happened instead."""
+        deadline = time.monotonic() + seconds
+        head = self._read(8, deadline)
+        size = int.from_bytes(head, "big")
+        if len(head) == 8 and size <= transport.LARGEST:
+            message = self._read(size, deadline)
+            if len(message) == size:
+                return message
+        if not self.why:
+            self.why = "sent something that is no result"
+        return b""
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        received = bytearray()
+        while len(received) < size:
+            wait = max(0.0, deadline - time.monotonic())
+            if not select.select([self._results], [], [], wait)[0]:
+                self.why = "did not finish in time, and was stopped"
+                break
+            part = os.read(self._results, min(size - len(received), 2**20))
+            if not part:
+                self.why = self._end()
+                break
+            received += part
+        return bytes(received)
+
+    def _end(self) -> str:
+        """How the run ended, by the keeper's word. Raises `WallsError` if it never began."""
+        said = b""
+        while select.select([self._fate], [], [], _PATIENCE)[0]:
+            part = os.read(self._fate, 4096)
+            if not part:
+                break
+            said += part
+        for line in said.splitlines():
+            fate = json.loads(line)
+            if fate["reason"] == "walls":
+                raise WallsError(fate["detail"])
+            if fate["reason"] in ("memory", "disk"):
+                what = {"memory": "memory", "disk": "space on the disk"}[fate["reason"]]
+                return f"took more {what} than it may, and was stopped"
+            return f"ended its process (exit code {fate['detail']}) instead of returning"
+        return "ended its process"
+
+    def drain(self, seconds: float) -> None:
+        """Wait until the keeper has seen everything gone; throw away what is still coming."""
+        deadline = time.monotonic() + seconds
+        left = {self._results, self._fate}
+        while self._fate in left and (wait := deadline - time.monotonic()) > 0:
+            for ready in select.select(list(left), [], [], wait)[0]:
+                if not os.read(ready, 2**20):
+                    left.discard(ready)
+        os.close(self._results)
+        os.close(self._fate)
+
+
+def _read(message: bytes, why: str) -> Outcome:
+    if message:
+        try:
+            return transport.load(message)
+        except ValueError:
+            why = "sent something that is no result"
+    return Outcome(trouble=Trouble("failed", f"Your program {why}."))
+
+
+def _judged(exercise: Exercise, case: Case, outcome: Outcome) -> Finding | None:
+    observation = outcome.observation
+    if observation and observation.trace.world_size != case.world_size:
+        return Finding(f"results of {observation.trace.world_size} ranks came back")
+    try:
+        return judge_case(exercise, case, outcome)
+    except Exception as problem:
+        # The judge expects what the exercise's own code returns on a rank. Anything else was made
+        # by somebody else, or the judge does not foresee it; either way nothing is shown by it.
+        return Finding(f"what came back cannot be judged ({type(problem).__name__}: {problem})")
+
+
+def _packed(exercise: Exercise, program: Program, cases: Sequence[Case]) -> bytes:
+    """The task without anything that tells right from wrong. Code of the exercise goes by value."""
+    bare = dataclasses.replace(
+        exercise, cases=None, judge=None, hints=("", "", ""), passed="", allowed=None
+    )
+    return cloudpickle.dumps(Task(bare, program, tuple(cases)))
+
+
+_SHARED = ("answers", "collecting", "exercise", "apart")
+
+
+def _register_by_value() -> None:
+    """Let functions of the checks travel by value: the modules they are in stay here."""
+    registry.all_exercises()
+    for name, module in list(sys.modules.items()):
+        room = name.removeprefix("course_lib.checks.")
+        if room != name and room.split(".")[0] not in _SHARED:
+            cloudpickle.register_pickle_by_value(module)
+
+
+def _clean_environment() -> dict[str, str]:
+    """Nothing of the grader's own: no tokens, no paths, no settings of a scheduler."""
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+    }

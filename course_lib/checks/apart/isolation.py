@@ -1,0 +1,225 @@
+"""Walls around a process that runs somebody else's code (Linux).
+
+Where the system lets us, the process gets namespaces of its own: a file system in which only Python
+and a copy of the course's library exist, read-only, and one small folder in memory to write to; a
+loopback device and no other network; no sight of other processes, and the certain end of all it
+started. As root it loses its rights and becomes a user of its own; without root it does the same
+inside a user namespace. Limits on memory, processor time, processes and file sizes hold either way.
+
+namespaces(7), pivot_root(2), mount_namespaces(7), capabilities(7), getrlimit(2).
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import resource
+import socket
+import struct
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+_NEWNS, _NEWUTS, _NEWIPC, _NEWUSER = 0x00020000, 0x04000000, 0x08000000, 0x10000000
+_NEWPID, _NEWNET = 0x20000000, 0x40000000
+_NAMESPACES = _NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET
+_RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 0x4000, 0x40000
+_DETACH = 2
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+_LAST_CAPABILITY = 40
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin")
+_LOADER = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime")
+WORK = "/locked-in"  # the folder that can be written to, inside
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one answer may use.
+
+    memory: bytes of one process, and of all of them together; seconds: of processor time, of one
+    process; processes: threads included; disk: bytes of all files that it writes.
+    """
+
+    memory: int = 4 * 2**30
+    seconds: int = 120
+    processes: int = 600
+    disk: int = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class Walls:
+    """What a process is locked into.
+
+    visible: folders that it may read, besides the system's and Python's.
+    user: the number of the user that it becomes, if root starts it.
+    namespaces: whether the system lets us use them (`available`).
+    """
+
+    visible: tuple[str, ...]
+    user: int
+    namespaces: bool
+    limits: Limits = Limits()
+
+
+def available() -> bool:
+    """Whether this system lets this user make the namespaces, tried in a child."""
+    if sys.platform != "linux" or os.uname().machine not in _PIVOT_ROOT:
+        return False
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException):
+            leave_namespaces()
+            if not os.fork():
+                _new_root(Walls((), 65534, True))
+                _loopback_up()
+                os._exit(0)
+            os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
+        os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def leave_namespaces() -> None:
+    """Part from the others; the next child is the first process of a world of its own."""
+    if os.geteuid() == 0:
+        _call("unshare", _NAMESPACES)
+        return
+    user, group = os.geteuid(), os.getegid()
+    _call("unshare", _NEWUSER | _NAMESPACES)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+    Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+
+
+def lock_in(walls: Walls, folder: str) -> None:
+    """Put this process behind the walls, for good; `folder` serves where there are no namespaces.
+
+    Its current folder is afterwards the one that it may write to.
+    """
+    if walls.namespaces:
+        _new_root(walls)
+        _loopback_up()
+        folder = WORK
+    elif os.geteuid() == 0:
+        os.chown(folder, walls.user, walls.user)
+    os.chdir(folder)
+    tempfile.tempdir = folder
+    os.environ.update(HOME=folder, TMPDIR=folder, USER="learner", LOGNAME="learner")
+    _limit(walls.limits)
+    _give_up_rights(walls.user)
+    os.umask(0o077)
+
+
+def _new_root(walls: Walls) -> None:
+    """A file system with what Python needs and `walls.visible`, and nothing else."""
+    _mount(None, "/", None, _REC | _PRIVATE)
+    root = Path("/tmp")  # exists everywhere, and is hidden by what is mounted on it
+    visible = [*_SYSTEM, sys.base_prefix, sys.prefix, *walls.visible]
+    held = {path: os.open(path, os.O_PATH) for path in visible if os.path.isdir(path)}
+    held |= {path: os.open(path, os.O_PATH) for path in _LOADER if os.path.exists(path)}
+    held |= {f"/dev/{name}": os.open(f"/dev/{name}", os.O_PATH) for name in _DEVICES}
+    _mount("tmpfs", str(root), "tmpfs", _NOSUID, "size=16m,mode=755")
+    for path, fd in held.items():
+        if _inside_another(path, held):
+            continue
+        target = Path(f"{root}{path}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.islink(path) and path in _SYSTEM:
+            target.symlink_to(os.readlink(path))
+            continue
+        if os.path.isdir(f"/proc/self/fd/{fd}"):
+            target.mkdir(exist_ok=True)
+        else:
+            target.touch()
+        _mount(f"/proc/self/fd/{fd}", str(target), None, _BIND | _REC)
+        if not path.startswith("/dev/"):
+            _mount(None, str(target), None, _BIND | _REMOUNT | _RDONLY | _flags(target))
+    for fd in held.values():
+        os.close(fd)
+    owner = f"uid={walls.user},gid={walls.user}," if os.geteuid() == 0 and _is_real_root() else ""
+    size = f"{owner}size={walls.limits.disk},mode=700,nr_inodes=20000"
+    for folder in ("/proc", "/dev/shm", WORK, "/old"):
+        Path(f"{root}{folder}").mkdir(parents=True)
+    _mount("proc", f"{root}/proc", "proc", _NOSUID | _NODEV)
+    _mount("tmpfs", f"{root}{WORK}", "tmpfs", _NOSUID | _NODEV, size)
+    _mount("tmpfs", f"{root}/dev/shm", "tmpfs", _NOSUID | _NODEV, size)
+    _call("syscall", _PIVOT_ROOT[os.uname().machine], os.fsencode(root), os.fsencode(root / "old"))
+    os.chdir("/")
+    _call("umount2", b"/old", _DETACH)
+    os.rmdir("/old")
+    _mount(None, "/", None, _REMOUNT | _BIND | _RDONLY)
+
+
+def _inside_another(path: str, held: dict[str, int]) -> bool:
+    return any(path != other and path.startswith(f"{other}/") for other in held)
+
+
+def _is_real_root() -> bool:
+    """Whether user 0 here is user 0 of the machine, and may give files to others."""
+    first = Path("/proc/self/uid_map").read_text().split()
+    return int(first[2]) > 1
+
+
+def _flags(path: Path) -> int:
+    """The flags of a mount that a user namespace may not take away."""
+    kept = os.statvfs(path).f_flag
+    flags = kept & (_NOSUID | _NODEV | os.ST_NOEXEC)
+    for flag, given in ((os.ST_NOATIME, 1024), (os.ST_NODIRATIME, 2048), (os.ST_RELATIME, 1 << 21)):
+        flags |= given if kept & flag else 0
+    return flags
+
+
+def _loopback_up() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sh14x", b"lo", 0)
+        name, flags = struct.unpack("16sh14x", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request))
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", name, flags | _IFF_UP))
+
+
+def _limit(limits: Limits) -> None:
+    for what, most in (
+        (resource.RLIMIT_DATA, limits.memory),
+        (resource.RLIMIT_CPU, limits.seconds),
+        (resource.RLIMIT_NPROC, limits.processes),
+        (resource.RLIMIT_FSIZE, limits.disk),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, 1024),
+    ):
+        _, hard = resource.getrlimit(what)
+        if hard != resource.RLIM_INFINITY:
+            most = min(most, hard)
+        resource.setrlimit(what, (most, most))
+
+
+def _give_up_rights(user: int) -> None:
+    root = os.geteuid() == 0
+    if root and _is_real_root():
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    elif root:  # of a user namespace only: there the rights go, and the number stays
+        for capability in range(_LAST_CAPABILITY + 1):
+            _prctl(_PR_CAPBSET_DROP, capability)
+        header = struct.pack("Ii", 0x20080522, 0)
+        _call("capset", header, bytes(24))
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    _prctl(_PR_SET_DUMPABLE, 1)  # a change of user takes /proc/self away from its own owner
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    names = [None if name is None else os.fsencode(name) for name in (source, target, kind)]
+    _call("mount", *names, ctypes.c_ulong(flags), data.encode() or None)
+
+
+def _call(name: str, *arguments: object) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")

@@ -1,0 +1,217 @@
+"""The process from which all graded runs are forked: it has imported torch once, and no answer.
+
+It runs from a copy of the library in which no answer stands, keeps no secret, and does nothing but
+fork. For each order a keeper process is made, and in it, behind the walls, the run:
+
+    nursery ── keeper ── first process behind the walls ── inmate ── host ── ranks
+
+The keeper stays outside: it ends the run when its leash is let go (by the grader or by its death),
+when the run takes too much memory, or when the inmate is done; then it tells the run's fate.
+"""
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.checks.apart import inmate, isolation
+from course_lib.checks.apart.isolation import Walls
+from course_lib.ranks import hostclient
+
+_TICK = 0.2
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass(frozen=True)
+class Order:
+    """One run: the walls, the copy of the library to import from, a folder, a pickled `Task`."""
+
+    walls: Walls
+    library: str
+    folder: str
+    task: bytes
+
+
+def send_order(control: socket.socket, order: Order, results: int, leash: int, fate: int) -> None:
+    """Ask the nursery at the other end of `control` for a run; it gets copies of the three pipes.
+
+    results: written by the inmate; fate: by the keeper at the end, one line of JSON; leash: read.
+    """
+    body = pickle.dumps(order)
+    socket.send_fds(control, [len(body).to_bytes(8, "big")], [results, leash, fate])
+    control.sendall(body)
+
+
+def serve(control: socket.socket) -> None:
+    """Fork a keeper for each order, until the grader closes its end."""
+    for module in ("torch", "torch._dynamo", "course_lib.ranks.rank"):
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are reaped by the system
+    while True:
+        head, pipes, _, _ = socket.recv_fds(control, 8, 3)
+        if not head:
+            return
+        body = b""
+        while len(body) < int.from_bytes(head, "big"):
+            body += control.recv(2**20)
+        if not os.fork():
+            control.close()
+            try:
+                _keep(pickle.loads(body), *pipes)
+            except BaseException:
+                _tell(pipes[2], "walls", traceback.format_exc()[-2000:])
+            finally:
+                os._exit(0)
+        for pipe in pipes:
+            os.close(pipe)
+
+
+def _keep(order: Order, results: int, leash: int, fate: int) -> None:
+    """Start the run, and outlive it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    if order.walls.namespaces:
+        isolation.leave_namespaces()
+    else:
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    child = os.fork()
+    if not child:
+        os.close(leash)
+        _enter(order, results, fate)
+    os.close(results)
+    reason, status = _watch(child, leash, order.walls.limits.memory, order)
+    if status is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        status = os.waitpid(child, 0)[1]
+    _kill_all_others()
+    _tell(fate, reason, os.waitstatus_to_exitcode(status))
+
+
+def _watch(child: int, leash: int, memory: int, order: Order) -> tuple[str, int | None]:
+    """Why the run is over, and the status of the child if it has ended by itself."""
+    while True:
+        if select.select([leash], [], [], _TICK)[0]:
+            return "stopped", None
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return "ended", status
+        used = sum(map(_memory_of, _descendants(os.getpid())))
+        if used > memory:
+            return "memory", None
+        if not order.walls.namespaces and _size_of(order.folder) > order.walls.limits.disk:
+            return "disk", None
+
+
+def _enter(order: Order, results: int, fate: int) -> None:
+    """In the first process: go behind the walls, fork the inmate, wait for it, and never return.
+
+    The end of the first process of a namespace is the end of all others in it.
+    """
+    code = 1
+    try:
+        _close_in(order)
+        inmate_pid = os.fork()
+        if inmate_pid:
+            os.close(results)
+            os.close(fate)
+            code = os.waitstatus_to_exitcode(os.waitpid(inmate_pid, 0)[1])
+            code = code if code >= 0 else 128 - code
+        else:
+            hostclient.fork_host(results, fate)
+            os.close(fate)
+            inmate.run(order.task, results)
+            code = 0
+    except BaseException:  # of our own code: what an answer raises is caught in the inmate
+        with contextlib.suppress(OSError):
+            _tell(fate, "walls", traceback.format_exc()[-2000:])
+    finally:
+        os._exit(code)
+
+
+def _close_in(order: Order) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    isolation.lock_in(order.walls, order.folder)
+    _use_library(order.library)
+
+
+def _tell(fate: int, reason: str, detail: object) -> None:
+    os.write(fate, json.dumps({"reason": reason, "detail": detail}).encode() + b"\n")
+
+
+def _use_library(library: str) -> None:
+    """Import what is still to be imported of the course from there."""
+    sys.path[0] = library
+    sys.modules["course_lib"].__path__[:] = [f"{library}/course_lib"]
+    for name, module in list(sys.modules.items()):
+        if name.startswith("course_lib.") and hasattr(module, "__path__"):
+            module.__path__[:] = [f"{library}/{name.replace('.', '/')}"]
+    importlib.invalidate_caches()
+
+
+def _kill_all_others() -> None:
+    """Without a namespace, what the run has left is now this process's own, and is killed."""
+    for _ in range(100):
+        left = _descendants(os.getpid())
+        if not left:
+            return
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, 0)[0]:
+                pass
+
+
+def _descendants(pid: int) -> list[int]:
+    found, new = [], [pid]
+    while new:
+        children = [child for parent in new for child in _children(parent)]
+        found += children
+        new = children
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            children += map(int, task.read_text().split())
+    return children
+
+
+def _memory_of(pid: int) -> int:
+    """Bytes that belong to this process alone, or are shared memory."""
+    with contextlib.suppress(OSError):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        sizes = [line.split()[1] for line in lines if line.startswith(("RssAnon", "RssShmem"))]
+        return sum(map(int, sizes)) * 1024
+    return 0
+
+
+def _size_of(folder: str) -> int:
+    sizes = 0
+    for parent, _, files in os.walk(folder):
+        for file in files:
+            with contextlib.suppress(OSError):
+                sizes += os.lstat(os.path.join(parent, file)).st_blocks * 512
+    return sizes
+
+
+def main() -> None:
+    """`python -I -c "..." LIBRARY DESCRIPTOR`, as `grading` starts it."""
+    serve(socket.socket(fileno=int(sys.argv[2])))
