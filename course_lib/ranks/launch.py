@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.ranks import capture, shipping
+from course_lib.ranks import capture, notes, shipping
 from course_lib.ranks.conclude import conclude
 from course_lib.ranks.devices import place
 from course_lib.ranks.errors import RankError
@@ -70,8 +70,7 @@ def run_ranks(
     if device == "auto" and (note := place(world_size, device).reason) != "gloo on the CPU":
         print(note)
     capture.show(results.output)
-    for trap in results.notes:
-        print(f"note: {trap.message}")
+    notes.show(results.notes)
     return results
 
 

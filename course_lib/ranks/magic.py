@@ -12,7 +12,7 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from course_lib.ranks import capture
+from course_lib.ranks import capture, notes
 from course_lib.ranks.errors import RankError
 from course_lib.ranks.launch import collect
 
@@ -57,8 +57,7 @@ def _ranks_for(shell: Any) -> Any:
         if options.out:
             shell.user_ns[options.out] = results
         capture.show({rank: _shown(results.output[rank], results[rank]) for rank in results.output})
-        for trap in results.notes:
-            print(f"note: {trap.message}")
+        notes.show(results.notes)
 
     return ranks
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from course_lib.observe import CommEvent, Trace, Trap
 from course_lib.ranks.diagnose import diagnose
 from course_lib.ranks.errors import Failure, RunRecord
+from course_lib.ranks.notes import once_each
 from course_lib.ranks.sources import place_of, text_of
 from course_lib.ranks.watch import Outcome
 from course_lib.ranks.wording import describe, ranks_text
@@ -66,8 +67,7 @@ def _headline(outcome: Outcome, stuck: list[int], mismatch: bool, timeout: float
 
 def _went_wrong_before(notes: list[Trap]) -> list[str]:
     """What the recorder noted on the way, once for each line: often it is why the ranks hang."""
-    first = {(trap.kind, trap.where[:1]): trap for trap in reversed(notes)}
-    return [line for trap in reversed(first.values()) for line in ("", f"Noted: {trap.message}.")]
+    return [line for trap, _ in once_each(notes) for line in ("", f"Noted: {trap.message}.")]
 
 
 def _what_happened(causes: dict[int, Failure]) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from course_lib.ranks import RankError, RankTimeout, collect
+from course_lib.ranks import RankError, RankTimeout, collect, run_ranks
 
 
 def report_of(fn, world_size: int = 2, kind: type = RankError, timeout: float = 20.0) -> str:
@@ -295,3 +295,19 @@ def test_unobserved_runs_still_name_the_lines() -> None:
     with pytest.raises(RankTimeout) as caught:
         collect(both_receive, 2, timeout=4, observe=False)
     assert caught.value.report.count(line_of(both_receive, "dist.recv")) == 2
+
+
+def test_a_trap_on_several_ranks_is_told_once(capsys):
+    def overwrite():
+        rank, ranks = dist.get_rank(), dist.get_world_size()
+        sent, arrived = torch.ones(4), torch.empty(4)
+        work = dist.isend(sent, (rank + 1) % ranks)
+        sent.fill_(2.0)
+        dist.recv(arrived, (rank - 1) % ranks)
+        work.wait()
+
+    run_ranks(overwrite, 3)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note:")]
+    assert len(lines) == 1
+    assert "isend to rank 1" in lines[0]
+    assert lines[0].endswith("(ranks 0, 1 and 2; told for rank 0)")
