@@ -3,30 +3,37 @@
     with Recorder("rank0.journal"):     # on each rank
         train()
     trace = read_trace({0: "rank0.journal", 1: "rank1.journal"})
-    print(trace.traffic())
+    print(trace.traffic(), trace.timeline())
+    trace.to_chrome("run.json")         # for ui.perfetto.dev
 
 Learners write plain torch.distributed; nothing is wrapped. Ranks append plain events to a journal
 while things happen, and every number is a pure function of these.
 """
 
-from course_lib.observe.events import Block, CommEvent, Frame, Trap
+from course_lib.observe.events import Block, CommEvent, ComputeSpan, Frame, Label, Trap
 from course_lib.observe.matching import Divergence, GroupCalls, Matching, match
 from course_lib.observe.memory import Memory, MemoryCurve
 from course_lib.observe.recorder import Recorder
+from course_lib.observe.timeline import Span, Timeline, Track
 from course_lib.observe.trace import Trace, read_trace
 from course_lib.observe.traffic import Traffic
 
 __all__ = [
     "Block",
     "CommEvent",
+    "ComputeSpan",
     "Divergence",
     "Frame",
     "GroupCalls",
+    "Label",
     "Matching",
     "Memory",
     "MemoryCurve",
     "Recorder",
+    "Span",
+    "Timeline",
     "Trace",
+    "Track",
     "Traffic",
     "Trap",
     "match",

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from course_lib.observe.timeline import COMPUTE, read_label
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -56,6 +58,39 @@ class CommEvent:
     where: tuple[Frame, ...] = ()
     spans: tuple[str, ...] = ()
     splits: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeSpan:
+    """A stretch in which a rank computed, between two communications or labels.
+
+    start, end: `time.monotonic()` in seconds.
+    seconds: processor time of the rank's thread, which is less than end - start where ranks share
+        a core (`course_lib.observe.stopwatch`).
+    spans: open torch.profiler.record_function labels, outermost first.
+    """
+
+    rank: int
+    start: float
+    end: float
+    seconds: float
+    spans: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The innermost label that names a pipeline's operation, else the innermost of all."""
+        operations = [label for label in self.spans if isinstance(read_label(label), tuple)]
+        return (operations or self.spans or (COMPUTE,))[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A torch.profiler.record_function from its begin to its end, `time.monotonic()` seconds."""
+
+    rank: int
+    name: str
+    start: float
+    end: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from course_lib.observe import wording
 from course_lib.observe.events import CommEvent
 from course_lib.observe.frames import learners
 from course_lib.observe.journal import JournalWriter
+from course_lib.observe.stopwatch import Stopwatch
 from course_lib.observe.watch import Note, Watch
 
 
@@ -42,8 +43,9 @@ class _Pending:
 class Handles:
     """The operations that were issued, from `open` to `close`."""
 
-    def __init__(self, journal: JournalWriter, watch: Watch, note: Note):
+    def __init__(self, journal: JournalWriter, watch: Watch, note: Note, stopwatch: Stopwatch):
         self._journal, self._watch, self._note = journal, watch, note
+        self._stopwatch = stopwatch
         self._pending: dict[int, _Pending] = {}  # by id of the Work
         self._functional: dict[int, _Pending] = {}  # by address of the result's storage
         self._unseen: list[tuple[_Pending, Work]] = []
@@ -108,12 +110,14 @@ class Handles:
         pending = self._functional.pop(tensor.untyped_storage()._cdata, None)
         if pending is None:
             return carry_out()
+        self._stopwatch.stop()
         if not pending.waiting:
             pending.waiting = True
             self._journal.wait(pending.event.n, time.monotonic())
         result = carry_out()
         self._journal.done(pending.event.n, time.monotonic())
         self._watch.land(pending.event, sys._getframe())
+        self._stopwatch.start()
         return result
 
     # -----------------------------------------------------------------------------------------
@@ -131,6 +135,7 @@ class Handles:
         return method
 
     def _wait(self, pending: _Pending, work: Work, original: Any) -> Any:
+        self._stopwatch.stop()
         event = pending.event
         again = pending.done and event.op in ("send", "recv")
         if again:
@@ -140,8 +145,11 @@ class Handles:
         if not pending.done or again:
             pending.waiting = True
             self._journal.wait(event.n, time.monotonic())
-        result = original()
-        self._settle(pending, work)
+        try:
+            result = original()
+            self._settle(pending, work)
+        finally:
+            self._stopwatch.start()
         return result
 
     def _is_completed(self, pending: _Pending, work: Work, original: Any) -> bool:

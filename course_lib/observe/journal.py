@@ -11,6 +11,8 @@ number, and times are `time.monotonic()` in seconds:
               time, [frame ids], [spans], [splits] or null]
     ["wait", n, time]           wait() was called
     ["done", n, time, peer]     it returned; the peer is where a message from any rank came from
+    ["compute", start, end, seconds, [spans]]
+    ["label", name, start, end]
     ["block", n, time, nbytes, saved]       a storage began, changed, or ended with 0 bytes
     ["kind", n, kind]                       what a storage is for
     ["trap", kind, message, [frame ids], [frame ids]]
@@ -20,13 +22,13 @@ number, and times are `time.monotonic()` in seconds:
 import functools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from course_lib.observe.events import Block, CommEvent, Frame, Trap
+from course_lib.observe.events import Block, CommEvent, ComputeSpan, Frame, Label, Trap
 
-VERSION = 1
+VERSION = 2
 _text = functools.lru_cache(maxsize=4096)(json.dumps)  # the same few strings and shapes recur
 
 
@@ -62,6 +64,13 @@ class JournalWriter:
 
     def done(self, n: int, time: float, peer: int | None = None) -> None:
         self._write(f'["done",{n},{time!r},{"null" if peer is None else peer}]')
+
+    def compute(self, start: float, end: float, seconds: float, spans: Sequence[str]) -> None:
+        labels = _text(tuple(spans)) if spans else "[]"
+        self._write(f'["compute",{start!r},{end!r},{seconds!r},{labels}]')
+
+    def label(self, name: str, start: float, end: float) -> None:
+        self._write(f'["label",{_text(name)},{start!r},{end!r}]')
 
     def block(self, n: int, time: float, nbytes: int, saved: bool) -> None:
         self._write(f'["block",{n},{time!r},{nbytes},{_json(saved)}]')
@@ -121,6 +130,8 @@ class RankJournal:
         self.rank, self.world_size = rank, 0
         self.events: list[CommEvent] = []
         self.traps: list[Trap] = []
+        self.compute: list[ComputeSpan] = []
+        self.labels: list[Label] = []
         self.blocks: dict[int, Block] = {}
         self.whole = False
         self._frames: dict[int, Frame] = {}
@@ -172,6 +183,12 @@ class RankJournal:
         event.done = time
         if peer is not None:
             event.peer = peer
+
+    def _compute(self, start: float, end: float, seconds: float, spans: list[str]) -> None:
+        self.compute.append(ComputeSpan(self.rank, start, end, seconds, tuple(spans)))
+
+    def _label(self, name: str, start: float, end: float) -> None:
+        self.labels.append(Label(self.rank, name, start, end))
 
     def _block(self, n: int, *step: Any) -> None:
         self.blocks.setdefault(n, Block(self.rank, n)).steps.append(step)

@@ -23,6 +23,7 @@ from course_lib.observe.frames import look
 from course_lib.observe.handles import Handles
 from course_lib.observe.journal import JournalWriter
 from course_lib.observe.meter import Meter
+from course_lib.observe.stopwatch import Stopwatch
 from course_lib.observe.taps import Around, Taps
 from course_lib.observe.watch import Watch
 
@@ -50,12 +51,14 @@ class Recorder:
         self._introduced = False
         self._count = 0
         self._spans: list[str] = []
+        self._begins: list[float] = []
         self._groups: dict[str, tuple[int, ...]] = {}
         self._noted: set[tuple] = set()
         self._journal = JournalWriter(self.path)
         self._meter = Meter(self._journal, self._spans) if self.memory else None
         self._watch = Watch(self._note, self._meter)
-        self._handles = Handles(self._journal, self._watch, self._note)
+        self._stopwatch = Stopwatch(self._journal, self._spans)
+        self._handles = Handles(self._journal, self._watch, self._note, self._stopwatch)
         self._taps = Taps()
         if dist.is_initialized():
             self._introduce()
@@ -70,6 +73,7 @@ class Recorder:
         if self._meter:
             self._meter.__enter__()
         Recorder._open = self
+        self._stopwatch.start()
         return self
 
     def __exit__(
@@ -79,12 +83,15 @@ class Recorder:
         traceback: TracebackType | None,
     ) -> None:
         Recorder._open = None
+        self._stopwatch.stop()
         torch.autograd._engine_run_backward = self._run_backward
         self._taps.remove()
         self._handles.close(whole=kind is None)
         self._watch.arrange(over=True)
         if self._meter:
             self._meter.__exit__(kind, problem, traceback)
+        while self._spans:
+            self._end_label()
         self._journal.end(time.monotonic(), whole=kind is None)
         self._journal.close()
 
@@ -111,7 +118,11 @@ class Recorder:
         parse = calls.parser(op)
 
         def around(args: tuple, kwargs: dict, carry_out: Callable[[], Any]) -> Any:
-            return self._communicate(parse(args, kwargs), carry_out)
+            self._stopwatch.stop()
+            try:
+                return self._communicate(parse(args, kwargs), carry_out)
+            finally:
+                self._stopwatch.start()
 
         return around
 
@@ -185,13 +196,23 @@ class Recorder:
         return self._groups[name]
 
     def _enter_span(self, args: tuple, kwargs: dict, carry_out: Callable[[], Any]) -> Any:
+        self._stopwatch.stop()
         self._spans.append(args[0])
-        return carry_out()
+        self._begins.append(time.monotonic())
+        result = carry_out()
+        self._stopwatch.start()
+        return result
 
     def _leave_span(self, args: tuple, kwargs: dict, carry_out: Callable[[], Any]) -> Any:
+        self._stopwatch.stop()
         if self._spans:
-            self._spans.pop()
-        return carry_out()
+            self._end_label()
+        result = carry_out()
+        self._stopwatch.start()
+        return result
+
+    def _end_label(self) -> None:
+        self._journal.label(self._spans.pop(), self._begins.pop(), time.monotonic())
 
     def _backward(self, *args: Any, **kwargs: Any) -> Any:
         try:

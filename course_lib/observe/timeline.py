@@ -4,10 +4,13 @@ A timeline is made of tracks. Each rank has a track named "compute"; the time in
 nothing there is idle. Further tracks show what went on beside it, such as messages.
 """
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
+
+from course_lib.techniques.schedule_text import parse_op
 
 COMPUTE = "compute"
 COMMUNICATION = "communication"
@@ -21,6 +24,15 @@ class Span(NamedTuple):
     end: float
     what: Any
     track: str = COMPUTE
+
+
+@functools.lru_cache(maxsize=4096)
+def read_label(label: str) -> Any:
+    """The pipeline operation that a label such as `F0.3` names, or just the label."""
+    try:
+        return parse_op(label)
+    except ValueError:
+        return label
 
 
 class Track(NamedTuple):
@@ -65,7 +77,7 @@ class Timeline:
     @cached_property
     def makespan(self) -> float:
         """The end of the last span."""
-        return max((track.ends[-1] for track in self.tracks if track.ends), default=0)
+        return max((max(track.ends) for track in self.tracks if track.ends), default=0)
 
     @cached_property
     def busy(self) -> tuple[float, ...]:
@@ -134,9 +146,12 @@ class Timeline:
         """After each operation of a rank: its stage, and what every stage of the rank holds."""
         change = {"F": activation, "B": -activation, "I": weight - activation, "W": -weight}
         held: dict[int, float] = {}
+        last = None
         for track in self._compute(rank):
             for what in track.what:
-                if isinstance(what, tuple):  # an Op; other computation holds nothing
+                # An Op; other computation holds nothing, nor does an Op that goes on.
+                if isinstance(what, tuple) and what != last:
+                    last = what
                     kind, stage, _ = what
                     held[stage] = held.get(stage, 0) + change[kind]
                     yield stage, held

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from course_lib.observe.events import Block, CommEvent, Frame, Trap
+from course_lib.observe.chrome import chrome_events
+from course_lib.observe.events import Block, CommEvent, ComputeSpan, Frame, Label, Trap
 from course_lib.observe.journal import RankJournal
 from course_lib.observe.matching import Matching, match
+from course_lib.observe.measured import measured
 from course_lib.observe.memory import Memory
+from course_lib.observe.timeline import Timeline
 from course_lib.observe.traffic import Traffic
 
 _FORMAT, _VERSION = "course_lib.observe.Trace", 1
@@ -22,12 +25,16 @@ class Trace:
 
     events: of rank 0 in order of issue, then of rank 1, and so on.
     traps: what went silently wrong, by rank.
+    compute: what the ranks computed, by rank and in order.
+    labels: torch.profiler.record_function, by rank, in the order in which they ended.
     blocks: what lay in memory, by rank; empty unless memory was observed.
     """
 
     world_size: int
     events: list[CommEvent] = dataclasses.field(default_factory=list)
     traps: list[Trap] = dataclasses.field(default_factory=list)
+    compute: list[ComputeSpan] = dataclasses.field(default_factory=list)
+    labels: list[Label] = dataclasses.field(default_factory=list)
     blocks: list[Block] = dataclasses.field(default_factory=list)
 
     def of(self, rank: int) -> list[CommEvent]:
@@ -62,9 +69,28 @@ class Trace:
             )
         return Memory(self.world_size, self.blocks)
 
+    def timeline(self) -> Timeline:
+        """When each rank computed and communicated, on a device of its own (`measured`)."""
+        return measured(self.world_size, self.events, self.compute, self.match())
+
+    def within(self, label: str) -> "Trace":
+        """The part inside a torch.profiler.record_function label, which all ranks must have."""
+        events = [event for event in self.events if label in event.spans]
+        compute = [span for span in self.compute if label in span.spans]
+        labels = [each for each in self.labels if each.name == label]
+        for rank in range(self.world_size):
+            if all(each.rank != rank for each in labels):
+                raise ValueError(f"rank {rank} has no label {label!r}")
+        return Trace(self.world_size, events, self.traps, compute, labels)
+
     def match(self) -> Matching:
         """Which send belongs to which recv, and where collectives do not line up."""
         return match(self.events)
+
+    def to_chrome(self, path: str | os.PathLike) -> None:
+        """Write a file for Perfetto or chrome://tracing (`course_lib.observe.chrome`)."""
+        content = {"traceEvents": chrome_events(self), "displayTimeUnit": "ms"}
+        Path(path).write_text(json.dumps(content), encoding="utf-8")
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the trace to a file that `load` reads."""
@@ -74,6 +100,8 @@ class Trace:
             "world_size": self.world_size,
             "events": [dataclasses.asdict(event) for event in self.events],
             "traps": [dataclasses.asdict(trap) for trap in self.traps],
+            "compute": [dataclasses.astuple(span) for span in self.compute],
+            "labels": [dataclasses.astuple(label) for label in self.labels],
             "blocks": [dataclasses.astuple(block) for block in self.blocks],
         }
         Path(path).write_text(json.dumps(content), encoding="utf-8")
@@ -95,11 +123,15 @@ class Trace:
         try:
             events = [CommEvent(**_tuples(fields)) for fields in content["events"]]
             traps = [Trap(**_tuples(fields)) for fields in content["traps"]]
+            compute = [
+                ComputeSpan(*fields, tuple(spans)) for *fields, spans in content.get("compute", [])
+            ]
+            labels = [Label(*fields) for fields in content.get("labels", [])]
             blocks = [
                 Block(*fields, [tuple(step) for step in steps])
                 for *fields, steps in content.get("blocks", [])
             ]
-            return cls(content["world_size"], events, traps, blocks)
+            return cls(content["world_size"], events, traps, compute, labels, blocks)
         except (KeyError, TypeError) as problem:
             raise ValueError(f"{path} is a damaged trace: {problem}") from None
 
@@ -114,8 +146,10 @@ def read_trace(paths: Mapping[int, str | os.PathLike]) -> Trace:
     world_size = max([0, *(j.world_size for j in journals), *(rank + 1 for rank in paths)])
     events = [event for journal in journals for event in journal.events]
     traps = [trap for journal in journals for trap in journal.traps]
+    compute = [span for journal in journals for span in journal.compute]
+    labels = [label for journal in journals for label in journal.labels]
     blocks = [block for journal in journals for block in journal.blocks.values()]
-    return Trace(world_size, events, traps, blocks)
+    return Trace(world_size, events, traps, compute, labels, blocks)
 
 
 def _later(event: CommEvent, time: float) -> bool:

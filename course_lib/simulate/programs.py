@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
-from ..observe.timeline import COMPUTE
-from ..techniques.schedule_text import parse_op
+from ..observe.timeline import COMPUTE, read_label
 from .transfers import Event, Recording, describe
 
 
@@ -12,7 +11,7 @@ class Computed(Protocol):
     """A stretch of computation on one rank: `seconds` of processor time from time `start` on.
 
     The time it took on the wall may be longer, where ranks shared a processor. A `name` such as
-    `F0.3` is read as a pipeline's operation.
+    `F0.3` is read as a pipeline's operation. `observe.ComputeSpan` is one.
     """
 
     rank: int
@@ -42,6 +41,8 @@ def read_programs(trace: Recording, compute: Iterable[Computed] | None) -> list[
             waited = event.done if event.waited is None else event.waited
             programs[event.rank].append(Point(waited, "wait", event))
     if compute is None:
+        compute = trace.compute or None
+    if compute is None:
         start = min((event.issued for event in trace.events), default=0)
         return [_fill_gaps(program, start) for program in programs]
     for span in compute:
@@ -49,7 +50,7 @@ def read_programs(trace: Recording, compute: Iterable[Computed] | None) -> list[
             raise ValueError(f"computation of rank {span.rank} in a world of {trace.world_size}")
         if span.seconds < 0:
             raise ValueError(f"rank {span.rank} computes {span.name} for {span.seconds} seconds")
-        point = Point(span.start, "compute", None, span.seconds, _read(span.name))
+        point = Point(span.start, "compute", None, span.seconds, read_label(span.name))
         programs[span.rank].append(point)
     return [sorted(program, key=lambda point: point.time) for program in programs]
 
@@ -63,11 +64,3 @@ def _fill_gaps(program: list[Point], start: float) -> list[Point]:
         filled.append(point)
         now = max(now, point.time if point.action == "issue" else point.event.done)
     return filled
-
-
-def _read(name: str) -> Any:
-    """The pipeline operation that a span is named after, or just the name."""
-    try:
-        return parse_op(name)
-    except ValueError:
-        return name

@@ -38,8 +38,9 @@ def replay(
 
     speed       how many times as fast as in the recording a device computes
     algorithms  of collectives, such as {"all_reduce": "tree"}; see `collectives.ALGORITHMS`
-    compute     what the ranks computed. Left out, a rank is taken to compute whenever it is not
-                waiting for communication, from the first event of all on
+    compute     what the ranks computed, in place of what the trace says. If neither does, a rank
+                is taken to compute whenever it is not waiting for communication, from the first
+                event of all on
 
     Raises a ValueError if the trace is not whole, or the cluster has too few devices. The ranks'
     clocks must be comparable, as they are on one machine.

@@ -31,6 +31,7 @@ class Recording(Protocol):
 
     world_size: int
     events: Sequence[Event]
+    compute: Sequence[Any]  # of `programs.Computed`
 
     def match(self) -> Any:
         """An `observe.Matching`: pairs and groups of events, and those left over."""

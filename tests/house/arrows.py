@@ -33,7 +33,7 @@ SCHEDULES = tuple(
 ARROWS = {
     "techniques": Arrows(packages=("torch",), forbidden=PROCESSES),
     "models": Arrows(packages=("torch",), forbidden=PROCESSES),
-    "observe": Arrows(packages=("torch",)),
+    "observe": Arrows(("course_lib.techniques.schedule_text",), ("torch",)),
     "ranks": Arrows(("course_lib.observe",), ("torch", "cloudpickle", "IPython")),
     "simulate": Arrows(("course_lib.observe", *SCHEDULES), ("numpy",), PROCESSES),
     "views": Arrows(
