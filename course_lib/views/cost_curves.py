@@ -4,16 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from matplotlib.figure import Figure
 
+from course_lib.views.palette import LINES
+from course_lib.views.units import size_text, time_text
 from course_lib.views.view import View
 
-# Okabe and Ito's colours, told apart with any colour vision; dashes tell them apart in grey.
-STYLES = (
-    ("#0072b2", "-"),
-    ("#d55e00", "--"),
-    ("#009e73", "-."),
-    ("#cc79a7", ":"),
-    ("#56b4e9", (0, (5, 1, 1, 1, 1, 1))),
-)
 TABLE_SIZES = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8)
 
 
@@ -26,26 +20,10 @@ def cost_curves(
 
     The text is a table of the curves at some sizes, the fastest marked, and of the points.
     """
-    if len(lines) > len(STYLES):
-        raise ValueError(f"{len(STYLES)} lines can be told apart, not {len(lines)}")
+    if len(lines) > len(LINES):
+        raise ValueError(f"{len(LINES)} lines can be told apart, not {len(lines)}")
     points = points or {}
     return View(_draw(lines, points, title), _text(lines, points, title))
-
-
-def size_text(nbytes: float) -> str:
-    """1500000 -> '1.5 MB'; decimal units, as network cards are sold by."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= factor:
-            return f"{nbytes / factor:.3g} {unit}"
-    return f"{nbytes:.3g} B"
-
-
-def time_text(seconds: float) -> str:
-    """0.0021 -> '2.1 ms'."""
-    for unit, factor in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= factor:
-            return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds / 1e-6:.3g} µs"
 
 
 # ------------------------------------------------------------------------------------------------
@@ -76,7 +54,7 @@ def _draw(lines: Mapping, points: Mapping, title: str) -> Figure:
     measured = [size for sizes, _ in points.values() for size in sizes]
     low, high = (min(measured), max(measured)) if measured else (1e3, 1e9)
     grid = [low * (high / low) ** (k / 80) for k in range(81)]
-    for (name, line), (color, dashes) in zip(lines.items(), STYLES, strict=False):
+    for (name, line), (color, dashes) in zip(lines.items(), LINES, strict=False):
         ax.plot(grid, [line(size) for size in grid], color=color, linestyle=dashes, label=name)
     for name, (sizes, times) in points.items():
         ax.plot(sizes, times, "o", color="black", markerfacecolor="white", label=name)

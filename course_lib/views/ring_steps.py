@@ -16,6 +16,8 @@ from matplotlib import colormaps
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
+from course_lib.views.lettering import letter
+from course_lib.views.palette import INK, PAPER
 from course_lib.views.view import View
 
 LARGEST = 5  # ranks; more do not fit a page, and teach nothing more
@@ -96,7 +98,7 @@ def _draw(steps: list[RingStep], n: int) -> Figure:
         "one row a rank, one column a chunk; outlined: has just arrived; dark: complete",
         fontsize=8,
     )
-    boxes, shades, outlined = [], [], []
+    boxes, shades, outlined, words = [], [], [], []
     for index, step in enumerate(steps):
         left, top = index % columns * width, index // columns * height + 0.8
         ax.text(left, top - 0.15, step.name, fontsize=9, weight="bold")
@@ -107,16 +109,11 @@ def _draw(steps: list[RingStep], n: int) -> Figure:
                 parts = str(value).count("1")
                 boxes.append(_square(left + chunk, top + rank))
                 shades.append(1.0 if parts == n else 0.6 * parts / n)
-                ax.text(
-                    left + chunk + 0.5,
-                    top + rank + 0.5,
-                    str(value),
-                    fontsize=8,
-                    color="white" if parts == n else "black",
-                    **_CENTER,
-                )
+                ink = PAPER if parts == n else INK
+                words.append((left + chunk + 0.5, top + rank + 0.5, str(value), ink))
             if step.received[rank] is not None:
                 outlined.append(_square(left + step.received[rank], top + rank, margin=0.06))
+    letter(ax, words, size=8)
     colors = colormaps["Blues"](shades)
     ax.add_collection(PolyCollection(boxes, facecolors=colors, edgecolors="white", zorder=0))
     ax.add_collection(
@@ -131,5 +128,4 @@ def _square(left: float, top: float, margin: float = 0.0) -> list[tuple[float, f
     return [(left + x, top + y) for x, y in ((near, near), (far, near), (far, far), (near, far))]
 
 
-_CENTER = {"ha": "center", "va": "center"}
 _CENTER_RIGHT = {"ha": "right", "va": "center"}

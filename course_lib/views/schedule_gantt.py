@@ -1,52 +1,77 @@
-"""What each rank does when: timelines of pipelines, one above the other, on one scale of time.
+"""What each rank does when: timelines one above the other, simulated, replayed or measured.
 
 Forward, backward and the halves of a backward are told apart by lightness as well as by colour, so
 that they stay apart in grey print; the number in a box is the microbatch, white space is idle.
+Other computation is grey with its name; what went over the wires is a thin line below.
 """
 
 from collections.abc import Mapping
+from typing import Literal
 
+from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from course_lib.observe.timeline import COMPUTE, Timeline
 from course_lib.techniques.schedules import Op
+from course_lib.views.lettering import Word, letter
+from course_lib.views.palette import INK, OPERATIONS, QUIET, Fill
+from course_lib.views.units import time_text
 from course_lib.views.view import View
 
-# From Okabe and Ito's palette; Y of luminance falls from F to B, halves lie between.
-COLORS = {"F": "#8fc9ec", "B": "#0072b2", "I": "#d55e00", "W": "#f2d264"}
 NAMES = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
-_DARK = "BI"
-_OTHER = "#bbbbbb"  # computation that is no operation of a schedule
-_MOST_LABELS = 700
-_ROW = 0.26  # inches
+_OTHER, _WIRE = Fill(QUIET), Fill("#555555")
+_FILLS = OPERATIONS | {"": _OTHER, "wire": _WIRE}
+_LEGEND = NAMES | {"": "other computation", "wire": "on the wires"}
+_MOST_LABELS = 4000
+_WIDTH, _ROW, _HEAD, _FOOT = 9.0, 0.26, 1.2, 0.75  # inches, inches a rank; rows, inches
+_LETTER = 0.065  # inches that a letter needs
+_SHARE = 0.905  # of the width is time
 
 
-def schedule_gantt(timelines: Timeline | Mapping[str, Timeline], title: str = "") -> View:
-    """One timeline, or several by name, with bubble and peak of microbatches in flight."""
+def schedule_gantt(
+    timelines: Timeline | Mapping[str, Timeline],
+    title: str = "",
+    unit: Literal["", "s"] = "",
+    scale: Literal["shared", "each"] = "shared",
+) -> View:
+    """One timeline, or several by name, with bubble and peak of microbatches in flight.
+
+    unit   "s" where times are seconds, as of recordings and replays; else units of the given costs
+    scale  "each": every timeline has the whole width, to compare a measured run with a simulated
+           one, whose times are in other units
+    """
     named = {title: timelines} if isinstance(timelines, Timeline) else dict(timelines)
     if not named:
         raise ValueError("there is no timeline to show")
-    return View(_draw(named), "\n\n".join(_text(*item) for item in named.items()))
+    if unit not in ("", "s") or scale not in ("shared", "each"):
+        raise ValueError(f"unit = {unit!r} must be '' or 's', scale = {scale!r} shared or each")
+    text = "\n\n".join(_text(name, timeline, unit) for name, timeline in named.items())
+    return View(_draw(named, unit, scale), text)
 
 
-def summary(timeline: Timeline) -> str:
+def summary(timeline: Timeline, unit: str = "") -> str:
     """The numbers of a timeline in one line."""
-    held = " ".join(map(str, timeline.peak_in_flight))
-    if len(timeline.peak_in_flight) > 8:
-        held = f"at most {max(timeline.peak_in_flight)} on a stage"
-    return (
-        f"{timeline.makespan:g} long, idle {timeline.bubble_fraction:.1%} of all the time "
-        f"({timeline.bubble_over_ideal:.1%} of the working time), in flight {held}"
+    long = time_text(timeline.makespan) if unit == "s" else f"{timeline.makespan:g}"
+    idle = (
+        f"{long} long, idle {timeline.bubble_fraction:.1%} of all the time "
+        f"({timeline.bubble_over_ideal:.1%} of the working time)"
     )
+    held = timeline.peak_in_flight
+    if not held:
+        return idle
+    if len(held) > 8:
+        return f"{idle}, in flight at most {max(held)} on a stage"
+    return f"{idle}, in flight {' '.join(map(str, held))}"
 
 
 # ------------------------------------------------------------------------------------------------
 
 
-def _text(name: str, timeline: Timeline) -> str:
-    head = [f"{name}: {summary(timeline)}" if name else summary(timeline)]
+def _text(name: str, timeline: Timeline, unit: str) -> str:
+    numbers = summary(timeline, unit)
+    head = [f"{name}: {numbers}" if name else numbers]
     whole = all(float(end).is_integer() for track in timeline.tracks for end in track.ends)
     # Measured times have no unit in which they are legible: the order of each rank has to do.
     body = timeline.text() if whole else _orders(timeline)
@@ -61,54 +86,83 @@ def _orders(timeline: Timeline) -> str:
     return "\n".join(f"rank {rank} | {' '.join(names)}" for rank, names in rows.items())
 
 
-def _draw(named: Mapping[str, Timeline]) -> Figure:
+def _draw(named: Mapping[str, Timeline], unit: str, scale: str) -> Figure:
     """All panels in one Axes, which draws far faster than one for each."""
-    end = max(timeline.makespan for timeline in named.values()) or 1
-    height = sum(timeline.world_size + 1.5 for timeline in named.values())
-    figure = Figure(figsize=(9, _ROW * height + 0.35))
-    ax = figure.add_axes((0.07, 0, 0.92, 1))
-    ax.set(xlim=(0, end), ylim=(height + 0.35 / _ROW, 0))
-    ax.axis("off")
+    longest = max(timeline.makespan for timeline in named.values()) or 1
+    height = sum(timeline.world_size + _HEAD + 0.3 for timeline in named.values())
+    figure = Figure(figsize=(_WIDTH, _ROW * height + _FOOT))
+    foot = _FOOT / figure.get_figheight()
+    ax = figure.add_axes((0.07, foot, _SHARE, 1 - foot))
+    ax.set(xlim=(0, longest), ylim=(height, 0), yticks=[])
+    ax.spines[["left", "right", "top"]].set_visible(False)
+    ax.tick_params(labelsize=7)
+    if scale == "each" and len(named) > 1:
+        ax.set_xticks([longest * k / 4 for k in range(5)], [f"{25 * k}%" for k in range(5)])
+        ax.set_xlabel("time, of each run's own length", fontsize=8)
+    else:
+        ax.set_xlabel("time" if unit == "s" else "time, in units of the costs", fontsize=8)
+        ax.locator_params(axis="x", nbins=6)
+        if unit == "s":
+            ax.xaxis.set_major_formatter(lambda seconds, _: time_text(seconds) if seconds else "0")
     boxes: dict[str, list] = {}
-    labels: list[tuple[float, float, str, str, float]] = []
+    words: list[Word] = []
     top = 0.0
     for name, timeline in named.items():
-        head = f"{name}: {summary(timeline)}" if name else summary(timeline)
+        numbers = summary(timeline, unit)
+        head = f"{name}: {numbers}" if name else numbers
         ax.text(0, top + 0.85, head, fontsize=8, weight="bold")
-        top += 1.2
-        for rank in range(timeline.world_size):
-            ax.text(
-                -0.006 * end, top + rank + 0.5, f"rank {rank}", fontsize=8, ha="right", va="center"
-            )
-        ax.plot([0, timeline.makespan], [top + timeline.world_size] * 2, color="#999999", lw=0.6)
-        plain = _one_stage_a_rank(timeline)
-        for rank, start, stop, what, track in timeline.spans:
-            if track != COMPUTE:
-                continue
-            kind = what[0] if isinstance(what, tuple) else ""
-            y = top + rank
-            boxes.setdefault(kind, []).append(
-                [(start, y + 0.06), (stop, y + 0.06), (stop, y + 0.94), (start, y + 0.94)]
-            )
-            if isinstance(what, tuple):
-                text = str(what[2]) if plain else f"{what[1]}.{what[2]}"
-                labels.append(((start + stop) / 2, y + 0.52, text, kind, stop - start))
+        top += _HEAD
+        stretch = longest / (timeline.makespan or 1) if scale == "each" else 1.0
+        _panel(timeline, top, stretch, longest, boxes, words)
+        ranks = range(timeline.world_size)
+        letter(ax, [(-0.033 * longest, top + r + 0.5, f"rank {r}", INK) for r in ranks], size=8)
+        end = timeline.makespan * stretch
+        ax.plot([0, end], [top + timeline.world_size] * 2, color="#999999", lw=0.6)
         top += timeline.world_size + 0.3
-    for kind, corners in boxes.items():
-        color = COLORS.get(kind, _OTHER)
-        ax.add_collection(
-            PolyCollection(corners, facecolors=color, edgecolors="white", linewidths=0.5)
-        )
-    if len(labels) <= _MOST_LABELS:
-        for x, y, text, kind, width in labels:
-            if width / end * 9 * 0.92 > 0.075 * len(text):  # inches that it has and that it needs
-                ax.text(
-                    x, y, text, fontsize=7, ha="center", va="center",
-                    color="white" if kind in _DARK else "black",
-                )  # fmt: skip
-    patches = [Patch(color=COLORS[kind], label=NAMES[kind]) for kind in COLORS if kind in boxes]
-    figure.legend(handles=patches, loc="lower left", ncols=4, fontsize=8, frameon=False)
+    _fill(ax, boxes)
+    if len(words) <= _MOST_LABELS:
+        letter(ax, words)
+    patches = [
+        Patch(color=fill.color, label=_LEGEND[kind])
+        for kind, fill in _FILLS.items()
+        if kind in boxes
+    ]
+    figure.legend(handles=patches, loc="lower left", ncols=6, fontsize=8, frameon=False)
     return figure
+
+
+def _panel(
+    timeline: Timeline, top: float, stretch: float, longest: float, boxes: dict, words: list[Word]
+) -> None:
+    """Add the boxes of a timeline, by kind, and what stands in them."""
+    plain = _one_stage_a_rank(timeline)
+    wires = any(track.name != COMPUTE for track in timeline.tracks)
+    bottom = 0.72 if wires else 0.94
+    inches = _WIDTH * _SHARE / longest
+    for rank, start, stop, what, track in timeline.spans:
+        start, stop, y = start * stretch, stop * stretch, top + rank
+        if track != COMPUTE:
+            boxes.setdefault("wire", []).append(_box(start, stop, y + 0.78, y + 0.94))
+            continue
+        kind, text = "", str(what)
+        if isinstance(what, tuple):
+            kind, text = what[0], str(what[2]) if plain else f"{what[1]}.{what[2]}"
+        boxes.setdefault(kind, []).append(_box(start, stop, y + 0.06, y + bottom))
+        if (stop - start) * inches > _LETTER * len(text):
+            words.append(((start + stop) / 2, y + (0.06 + bottom) / 2, text, _FILLS[kind].ink))
+
+
+def _box(left: float, right: float, top: float, bottom: float) -> list[tuple[float, float]]:
+    return [(left, top), (right, top), (right, bottom), (left, bottom)]
+
+
+def _fill(ax: Axes, boxes: Mapping[str, list]) -> None:
+    for kind, corners in boxes.items():
+        edge = "none" if kind == "wire" else "white"
+        color = _FILLS[kind].color
+        ax.add_collection(
+            PolyCollection(corners, facecolors=color, edgecolors=edge, linewidths=0.5)
+        )
 
 
 def _one_stage_a_rank(timeline: Timeline) -> bool:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from course_lib.views.cost_curves import cost_curves, size_text, time_text
+from course_lib.views.cost_curves import cost_curves
+from course_lib.views.units import size_text, time_text
 
 LINES = {"latency": lambda size: 1e-3, "bandwidth": lambda size: size * 1e-8}
 

@@ -1,20 +1,28 @@
 """The pictures of pipelines say what the timeline says, and sliders reach every kind."""
 
 import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_rgb
 
 from course_lib.observe.timeline import COMPUTE, Timeline, Track
 from course_lib.simulate.pipeline import simulate
 from course_lib.techniques.schedules import Op, gpipe, interleaved, one_f_one_b
+from course_lib.views.lettering import lettered
+from course_lib.views.palette import QUIET
 from course_lib.views.schedule_explorer import KINDS, pipeline_timeline, schedule_explorer
 from course_lib.views.schedule_gantt import schedule_gantt
 
 
 def boxes(view):
-    return sum(len(collection.get_paths()) for collection in view.figure.axes[0].collections)
+    return sum(
+        len(collection.get_paths())
+        for collection in view.figure.axes[0].collections
+        if isinstance(collection, PolyCollection)
+    )
 
 
 def labels(view):
-    return [text.get_text() for text in view.figure.axes[0].texts]
+    return lettered(view.figure.axes[0])
 
 
 def test_every_operation_is_a_box_with_its_microbatch_in_it():
@@ -51,9 +59,49 @@ def test_measured_times_are_told_by_their_order():
     assert schedule_gantt(Timeline(1, [track])).text.endswith("rank 0 | F0.0 B0.0")
 
 
-def test_no_timeline_is_refused():
-    with pytest.raises(ValueError, match="no timeline"):
-        schedule_gantt({})
+SECONDS = Timeline(
+    2,
+    [
+        Track(0, COMPUTE, [0.0, 0.002], [0.001, 0.003], ["forward", "backward"]),
+        Track(1, COMPUTE, [0.001], [0.003], [Op("F", 1, 0)]),
+        Track(0, "send", [0.001], [0.0012], ["send to 1"]),
+    ],
+)
+
+
+def test_recordings_have_seconds_names_and_wires():
+    view = schedule_gantt(SECONDS, "mine", unit="s")
+    head, *orders = view.text.splitlines()
+    assert head.startswith("mine: 3 ms long, idle 33.3%")
+    assert orders == ["rank 0 | forward backward", "rank 1 | F1.0"]
+    assert boxes(view) == 4
+    assert {*labels(view)} == {"forward", "backward", "0", "rank 0", "rank 1"}
+    legend = [text.get_text() for text in view.figure.legends[0].get_texts()]
+    assert legend == ["forward", "other computation", "on the wires"]
+    assert view.figure.axes[0].get_xlabel() == "time"
+
+
+def test_a_measured_run_and_a_simulated_one_can_each_have_the_whole_width():
+    view = schedule_gantt({"mine": SECONDS, "ideal": simulate(gpipe(2, 2))}, scale="each")
+    (ax,) = view.figure.axes
+    assert ax.get_xlabel() == "time, of each run's own length"
+    fills = [c for c in ax.collections if isinstance(c, PolyCollection)]
+    by_color = {tuple(c.get_facecolor()[0][:3]): c for c in fills}
+    other = by_color[to_rgb(QUIET)]  # forward and backward of "mine", which ends at 3 ms
+    assert max(path.vertices[:, 0].max() for path in other.get_paths()) == ax.get_xlim()[1] == 9
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: schedule_gantt({}), "no timeline"),
+        (lambda: schedule_gantt(SECONDS, unit="ms"), "unit = 'ms'"),
+        (lambda: schedule_gantt(SECONDS, scale="own"), "scale = 'own'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()
 
 
 @pytest.mark.parametrize("kind", KINDS)
