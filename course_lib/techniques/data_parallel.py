@@ -17,8 +17,9 @@ arXiv 2006.15704. The average of the ranks' mean gradients is that of the whole 
 are equally large; `joining.py` has what to do where they are not.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -70,17 +71,12 @@ class DataParallel(nn.Module):
         self.names = trainable
         assigned = assign_buckets(list(trainable), bucket_bytes, first_bucket_bytes)
         self.buckets = [Bucket(parameters) for parameters in assigned]
-        self.place = {
-            parameter: (bucket, index)
-            for bucket in self.buckets
-            for index, parameter in enumerate(bucket.parameters)
-        }
         broadcast_state(module, group)
         self.synchronizing = True
-        self.under_way: list[dist.Work] = []
-        self.in_backward = False
-        for parameter in trainable:
-            parameter.register_post_accumulate_grad_hook(self._ready)
+        self._begin()
+        for bucket in self.buckets:
+            for parameter in bucket.parameters:
+                parameter.register_post_accumulate_grad_hook(partial(self._ready, bucket))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
@@ -100,61 +96,62 @@ class DataParallel(nn.Module):
 
     def backward_without_data(self) -> None:
         """Take part in the others' backward with zeros, where this rank has no samples left."""
-        self._finish(some_missing=True)
+        self._finish(without_data=True)
 
     # ---------------------------------------------------------------------------------------------
 
-    def _ready(self, parameter: nn.Parameter) -> None:
-        """Backward has finished this parameter's gradient."""
+    def _begin(self) -> None:
+        self.in_backward = False
+        self.under_way: list[dist.Work] = []
+        self.absent: set[nn.Parameter] = set()  # have no gradient on this rank
+        for bucket in self.buckets:
+            bucket.begin()
+
+    def _ready(self, bucket: Bucket, parameter: nn.Parameter) -> None:
+        """Backward has finished the gradient of this parameter of `bucket`."""
         if not self.synchronizing:
             return
         if not self.in_backward:
             self.in_backward = True
             # Called when this backward pass has nothing left to compute.
             Variable._execution_engine.queue_callback(self._finish)
-        bucket, index = self.place[parameter]
-        bucket.take(index, self.scale)
+        bucket.missing -= 1
         if not bucket.missing:
-            self._send()
+            self._send(lambda bucket: not bucket.missing)
 
-    def _send(self) -> None:
+    def _send(self, complete: Callable[[Bucket], bool]) -> None:
         """Start the all-reduce of the next buckets in order, while they are complete."""
-        while (i := len(self.under_way)) < len(self.buckets) and not self.buckets[i].missing:
+        for i, bucket in enumerate(self.buckets[len(self.under_way) :], len(self.under_way)):
+            if not complete(bucket):
+                break
             with record_function(f"all-reduce of bucket {i}"):
-                work = dist.all_reduce(self.buckets[i].buffer, group=self.group, async_op=True)
+                self.absent.update(bucket.fill(self.scale))
+                work = dist.all_reduce(bucket.buffer, group=self.group, async_op=True)
             self.under_way.append(work)
 
-    def _finish(self, some_missing: bool = False) -> None:
+    def _finish(self, without_data: bool = False) -> None:
         """Send what backward never reached, then wait for all buckets."""
-        unused: dict[nn.Parameter, None] = {}
-        for bucket in self.buckets:
-            for index in sorted(bucket.missing):
-                parameter = bucket.parameters[index]
-                if parameter.grad is None:
-                    unused[parameter] = None
-                bucket.take(index, self.scale)
-        self._send()
-        used = self._used_somewhere(unused) if self.find_unused_parameters else None
+        self._send(lambda bucket: True)
+        used = self._used_somewhere() if self.find_unused_parameters else set(self.names)
         for work in self.under_way:
             work.wait()
-        for parameter in unused:
-            bucket, index = self.place[parameter]
-            parameter.grad = bucket.views[index] if used is None or parameter in used else None
-        self.under_way.clear()
-        self.in_backward = False
-        for bucket in self.buckets:
-            bucket.begin()
-        if unused and used is None and not some_missing:
-            names = ", ".join(name for p, name in self.names.items() if p in unused)
+        absent = self.absent
+        if absent:
+            for bucket in self.buckets:
+                for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
+                    if parameter in absent and parameter in used:
+                        parameter.grad = view
+        self._begin()
+        if absent and not (without_data or self.find_unused_parameters):
+            names = ", ".join(name for p, name in self.names.items() if p in absent)
             raise RuntimeError(
                 f"no gradient for {names}: parameters that take no part in the loss need "
                 "DataParallel(..., find_unused_parameters=True)"
             )
 
-    def _used_somewhere(self, unused: Container[nn.Parameter]) -> set[nn.Parameter]:
+    def _used_somewhere(self) -> set[nn.Parameter]:
         """The parameters that have a gradient on at least one rank of the group."""
-        device = self.buckets[0].buffer.device
-        counts = torch.tensor([p not in unused for p in self.names], dtype=torch.int32)
-        counts = counts.to(device)
+        counts = torch.tensor([p not in self.absent for p in self.names], dtype=torch.int32)
+        counts = counts.to(self.buckets[0].buffer.device)
         dist.all_reduce(counts, group=self.group)
         return {p for p, count in zip(self.names, counts.tolist(), strict=True) if count}

@@ -45,13 +45,12 @@ def test_a_gradient_is_a_view_of_its_bucket() -> None:
     first, second = parameters(2, 3)
     bucket = Bucket([first, second])
     second.grad = torch.tensor([1.0, 2.0, 3.0])
-    bucket.take(1, 0.5)
-    bucket.take(0, 0.5)
+    assert [parameter is first for parameter in bucket.fill(0.5)] == [True]
     assert bucket.buffer.tolist() == [0, 0, 0.5, 1, 1.5]
+    assert first.grad is None
     assert second.grad.data_ptr() == bucket.views[1].data_ptr()
-    bucket.begin()
     second.grad += 1.5  # as backward adds to a gradient that was not set to None
-    bucket.take(1, 2.0)
+    bucket.fill(2.0)
     assert bucket.buffer.tolist() == [0, 0, 4, 5, 6]
 
 
