@@ -57,30 +57,43 @@ class PeerLost(RuntimeError):
         self.peer = peer
 
 
-def start_request(
-    request: Request, to: int, group: dist.ProcessGroup | None = None
-) -> list[tuple[dist.Work, torch.Tensor]]:
-    """Begin to send; wait for each work, and keep its tensor until then."""
-    kind, ranges, values = request.kind, list(request.ranges), request.values
-    sizes = len(ranges), 0 if values is None else values.numel()
-    numbers = kind, request.worker, request.task, request.time, request.version, *sizes, 0
-    parts = [torch.tensor(numbers)]
-    parts.append(torch.tensor([[keys.start, keys.stop] for keys in ranges], dtype=torch.int64))
-    parts.append(torch.empty(0) if values is None else values)
-    return [
-        (dist.isend(part, to, group=group, tag=tag), part)
-        for part, tag in zip(parts, _TAGS, strict=True)
-        if part.numel()
-    ]
+class Exchange:
+    """A request to rank `to` and its answer, both on their way."""
 
+    def __init__(
+        self, request: Request, to: int, dtype: torch.dtype, group: dist.ProcessGroup | None
+    ) -> None:
+        self.to, self.works, self.lost = to, [], False
+        kind, ranges, values = request.kind, list(request.ranges), request.values
+        sizes = len(ranges), 0 if values is None else values.numel()
+        numbers = kind, request.worker, request.task, request.time, request.version, *sizes, 0
+        wanted = count(ranges) if kind == Kind.PULL else 0
+        pairs = [[keys.start, keys.stop] for keys in ranges]
+        # Kept until the end: nothing may free a buffer that is being sent.
+        self.sent = torch.tensor(numbers), torch.tensor(pairs, dtype=torch.int64), values
+        self.header = torch.empty(_REPLY, dtype=torch.int64)
+        self.values = torch.empty(wanted, dtype=dtype)
+        try:
+            for part, tag in zip(self.sent, _TAGS, strict=True):
+                if part is not None and part.numel():
+                    self.works.append(dist.isend(part, to, group=group, tag=tag))
+            for part, tag in ((self.header, _TAGS[0]), (self.values, _TAGS[2])):
+                if part.numel():
+                    self.works.append(dist.irecv(part, to, group=group, tag=tag))
+        except RuntimeError:
+            self.lost = True
 
-def send_request(request: Request, to: int, group: dist.ProcessGroup | None = None) -> None:
-    """Send and wait until it is on its way."""
-    try:
-        for work, _ in start_request(request, to, group):
-            work.wait()
-    except RuntimeError as problem:
-        raise PeerLost(to) from problem
+    def wait(self) -> tuple[int, int, torch.Tensor]:
+        """Version, time and values. Raises `PeerLost` when the other side has died."""
+        for work in self.works:
+            try:
+                work.wait()
+            except RuntimeError:
+                self.lost = True  # and wait for the rest, which ends at once then
+        if self.lost:
+            raise PeerLost(self.to)
+        version, time = self.header.tolist()
+        return version, time, self.values
 
 
 def receive_request(
@@ -116,28 +129,3 @@ def send_reply(
             dist.send(values, to, group=group, tag=_TAGS[2])
     except RuntimeError as problem:
         raise PeerLost(to) from problem
-
-
-class Reply:
-    """The answer to a request, on its way."""
-
-    def __init__(
-        self, request: Request, source: int, dtype: torch.dtype, group: dist.ProcessGroup | None
-    ) -> None:
-        wanted = count(request.ranges) if request.kind == Kind.PULL else 0
-        self.source = source
-        self.header = torch.empty(_REPLY, dtype=torch.int64)
-        self.values = torch.empty(wanted, dtype=dtype)
-        self.works = [dist.irecv(self.header, source, group=group, tag=_TAGS[0])]
-        if wanted:
-            self.works.append(dist.irecv(self.values, source, group=group, tag=_TAGS[2]))
-
-    def wait(self) -> tuple[int, int, torch.Tensor]:
-        """Version, time and values."""
-        try:
-            for work in self.works:
-                work.wait()
-        except RuntimeError as problem:
-            raise PeerLost(self.source) from problem
-        version, time = self.header.tolist()
-        return version, time, self.values

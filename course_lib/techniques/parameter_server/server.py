@@ -22,7 +22,7 @@ from torch.profiler import record_function
 from .inbox import ByArrival, ByLogicalTime
 from .job import Job
 from .key_ranges import Layout
-from .messages import Kind, PeerLost, Reply, Request, receive_request, send_reply, send_request
+from .messages import Exchange, Kind, PeerLost, Request, receive_request, send_reply
 from .shard import MakeOptimizer, Shard, Step
 
 
@@ -109,8 +109,7 @@ class Server:
         if self.replica is None:
             return
         try:
-            send_request(request, self.replica, self.job.group)
-            Reply(request, self.replica, self.layout.dtype, self.job.group).wait()
+            Exchange(request, self.replica, self.layout.dtype, self.job.group).wait()
         except PeerLost as lost:
             self.report.lost.append(lost.peer)
             self.replica = None

@@ -20,7 +20,7 @@ from torch.profiler import record_function
 
 from .job import Job
 from .key_ranges import KeyRange, Layout, overlaps
-from .messages import Kind, PeerLost, Reply, Request, start_request
+from .messages import Exchange, Kind, PeerLost, Request
 
 Filter = Callable[[Sequence[KeyRange], torch.Tensor], tuple[list[KeyRange], torch.Tensor]]
 
@@ -117,27 +117,16 @@ class Worker:
             for server, (request, exchange) in enumerate(zip(requests, begun, strict=True))
         ]
 
-    def _begin(self, server: int, request: Request) -> tuple[list, Reply] | None:
-        """None if the server turns out to be dead."""
+    def _begin(self, server: int, request: Request) -> Exchange:
         head = self.alive[server][0]
-        try:
-            sending = start_request(request, head, self.job.group)
-            return sending, Reply(request, head, self.layout.dtype, self.job.group)
-        except RuntimeError:
-            return None
+        return Exchange(request, head, self.layout.dtype, self.job.group)
 
     def _finish(
-        self, server: int, request: Request, exchange: tuple[list, Reply] | None
+        self, server: int, request: Request, exchange: Exchange
     ) -> tuple[int, int, torch.Tensor]:
         """The answer, of the replica if the head dies before it has answered."""
         try:
-            if exchange is None:
-                raise PeerLost(self.alive[server][0])
-            sending, reply = exchange
-            answer = reply.wait()
-            for work, _ in sending:
-                work.wait()
-            return answer
+            return exchange.wait()
         except PeerLost:
             del self.alive[server][0]
             if not self.alive[server]:
