@@ -1,0 +1,320 @@
+"""Two precisions, and two places: fp32 masters of bfloat16 parameters, here or on the host.
+
+master_weights(model, make_optimizer) -> step
+    The model is bfloat16. step() moves fp32 copies of the parameters, with fp32 gradients and
+    optimizer state, and rounds them into the model. Between steps no fp32 gradient is kept.
+
+offload(model, make_optimizer, to_host, to_device) -> step
+    The same with masters, state and update on the host. to_host(t) and to_device(t) copy a tensor
+    over the bus, which carries as few bytes as can be.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercises.nb06_zero.networks import (
+    ADAM,
+    FROZEN,
+    MOMENTUM,
+    TIED,
+    Net,
+    trainable,
+)
+from course_lib.checks.exercises.nb06_zero.spying import held_bytes
+from course_lib.checks.glimpse import glimpse
+
+_STEPS = 60
+_RATES = {ADAM: 2e-4, MOMENTUM: 2e-5}  # an update is a small part of what bfloat16 can tell apart
+_ULP = 2.0**-7  # the distance of neighbours in bfloat16, relative, at most
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    return [
+        _case(rng, MOMENTUM, []),
+        _case(rng, ADAM, []),
+        _case(rng, ADAM, [FROZEN, TIED]),
+    ]
+
+
+def _case(rng: random.Random, kind: str, options: list[str]) -> Case:
+    generator = torch.Generator().manual_seed(rng.getrandbits(63))
+    state = {
+        name: (torch.rand(t.shape, generator=generator) + 0.5).bfloat16()
+        for name, t in Net(options).state_dict().items()
+    }
+    if TIED in options:
+        state["again.weight"] = state["middle.weight"]
+    data = {"options": options, "kind": kind, "state": state}
+    names = [name for name, p in Net(options).named_parameters() if p.requires_grad]
+    data["grads"] = {
+        name: (torch.rand(state[name].shape, generator=generator) + 0.5).bfloat16()
+        for name in names
+    }
+    traits = {FROZEN: "a frozen parameter", TIED: "a shared weight"}
+    having = f", with {' and '.join(traits[option] for option in options)}" if options else ""
+    clue = "a frozen parameter has no gradient: take those with requires_grad" if options else ""
+    return Case(1, f"{_STEPS} small steps of {kind} in bfloat16{having}", data, clue)
+
+
+def _model(case: Case) -> Net:
+    model = Net(case.data["options"]).bfloat16()
+    model.load_state_dict(case.data["state"])
+    return model
+
+
+class _Maker:
+    """Makes optimizers with the case's learning rate, and remembers their parameters."""
+
+    def __init__(self, kind: str):
+        self.kind = kind
+        self.optimizers: list[torch.optim.Optimizer] = []
+
+    def __call__(self, parameters: Any) -> torch.optim.Optimizer:
+        rate = _RATES[self.kind]
+        if self.kind == ADAM:
+            optimizer: torch.optim.Optimizer = torch.optim.Adam(parameters, lr=rate)
+        else:
+            optimizer = torch.optim.SGD(parameters, lr=rate, momentum=0.9)
+        self.optimizers.append(optimizer)
+        return optimizer
+
+    def parameters(self) -> list[nn.Parameter]:
+        return [p for o in self.optimizers for g in o.param_groups for p in g["params"]]
+
+
+class _Bus:
+    """Two copiers that count their bytes, and the elements by dtype."""
+
+    def __init__(self) -> None:
+        self.down = self.up = 0
+
+    def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.down += tensor.numel() * tensor.element_size()
+        return tensor.detach().clone()
+
+    def to_device(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.up += tensor.numel() * tensor.element_size()
+        return tensor.detach().clone()
+
+
+def _masters_on_rank(answer: Callable, case: Case) -> dict[str, Any]:
+    return _train(case, answer)
+
+
+def _offload_on_rank(answer: Callable, case: Case) -> dict[str, Any]:
+    bus = _Bus()
+    return _train(case, lambda model, make: answer(model, make, bus.to_host, bus.to_device), bus)
+
+
+def _train(case: Case, answer: Callable, bus: _Bus | None = None) -> dict[str, Any]:
+    model, maker = _model(case), _Maker(case.data["kind"])
+    step = answer(model, maker)
+    if not callable(step):
+        return {"step": plain(step)}
+    named = dict(model.named_parameters())
+    if bus:
+        bus.down = bus.up = 0
+    for _ in range(_STEPS):
+        for name, gradient in case.data["grads"].items():
+            named[name].grad = gradient.clone()
+        step()
+    masters = maker.parameters()
+    return {
+        "after": {name: plain(p) for name, p in named.items()},
+        "left": held_bytes(p.grad for p in named.values()),
+        "masters": held_bytes(masters),
+        "dtypes": sorted({str(p.dtype).removeprefix("torch.") for p in masters}),
+        "kept": held_bytes(p.grad for p in masters if not any(p is own for own in named.values())),
+        "bus": (bus.down, bus.up) if bus else (0, 0),
+    }
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def _wanted(case: Case) -> dict[str, torch.Tensor]:
+    """The parameters after all steps, in float64 throughout."""
+    model = Net(case.data["options"])
+    model.load_state_dict(case.data["state"])
+    optimizer = _Maker(case.data["kind"])(trainable(model))
+    named = dict(model.named_parameters())
+    for _ in range(_STEPS):
+        for name, gradient in case.data["grads"].items():
+            named[name].grad = gradient.double()
+        optimizer.step()
+    return {name: p.detach() for name, p in named.items()}
+
+
+def _judge_masters(case: Case, observation: Observation) -> Finding | None:
+    seen = observation.values[0]
+    return _values(case, seen) or _memory(case, seen)
+
+
+def _judge_offload(case: Case, observation: Observation) -> Finding | None:
+    seen = observation.values[0]
+    return _values(case, seen) or _memory(case, seen) or _bus(case, seen)
+
+
+def _values(case: Case, seen: dict[str, Any]) -> Finding | None:
+    if "step" in seen:
+        kind = kind_of(seen["step"])
+        return Finding(
+            f"your function returned {kind}: return the function step itself, without calling it",
+            expected="a function",
+            got=kind,
+        )
+    for name, want in _wanted(case).items():
+        got, start = seen["after"][name], case.data["state"][name]
+        if got.dtype != torch.bfloat16:
+            return Finding(
+                f"{name!r} is no longer bfloat16: the fp32 copies are tensors of their own",
+                expected="bfloat16",
+                got=str(got.dtype).removeprefix("torch."),
+            )
+        wrong = (got.double() - want).abs() > 1.01 * _ULP * want.abs()
+        if not wrong.any():
+            continue
+        first = int(wrong.reshape(-1).nonzero()[0])
+        likely = f"{name!r} after {_STEPS} steps is not within one rounding of the fp32 copy"
+        if torch.equal(got, start):
+            likely = (
+                f"{name!r} has not moved in {_STEPS} steps: each update is less than half of the "
+                "distance to the next bfloat16 number, so it is rounded away. The optimizer must "
+                "step on the fp32 copy, and only the result is rounded"
+            )
+        elif (got.double() - start.double()).abs().max() < (want - start.double()).abs().max() / 2:
+            likely = (
+                f"{name!r} has moved by less than half of what it should: do the copies begin anew "
+                "from the rounded parameters in each step?"
+            )
+        return Finding(
+            likely,
+            expected=glimpse(want.float(), first),
+            got=glimpse(got.float(), first),
+        )
+    return None
+
+
+def _memory(case: Case, seen: dict[str, Any]) -> Finding | None:
+    count = sum(p.numel() for p in trainable(Net(case.data["options"])))
+    if seen["dtypes"] != ["float32"]:
+        return Finding(
+            "the parameters are right, but the optimizer does not step on fp32 copies",
+            expected="float32",
+            got=", ".join(seen["dtypes"]),
+        )
+    if seen["masters"] > 4 * count:
+        return Finding(
+            "the parameters are right, but there are more fp32 copies than parameters that learn, "
+            "each once",
+            expected=f"{4 * count} bytes of copies",
+            got=f"{seen['masters']} bytes",
+        )
+    if seen["kept"]:
+        return Finding(
+            "the parameters are right, but the fp32 gradients stay after the step: that makes 20 "
+            "bytes a parameter of 16. Set the copies' .grad to None at the end of step",
+            expected="0 bytes in the copies' .grad",
+            got=f"{seen['kept']} bytes",
+        )
+    return None
+
+
+def _bus(case: Case, seen: dict[str, Any]) -> Finding | None:
+    count = sum(p.numel() for p in trainable(Net(case.data["options"])))
+    want = 2 * count
+    for got, way, what in zip(
+        [total // _STEPS for total in seen["bus"]],
+        ("to the host", "to the device"),
+        ("gradients", "parameters"),
+        strict=True,
+    ):
+        if got == want:
+            continue
+        likely = f"the parameters are right, but the bus does not carry the {what} once"
+        if got == 0:
+            likely = (
+                f"nothing was copied {way}: the {what} of a real device are not in the memory of "
+                "the host"
+            )
+        elif got == 2 * want:
+            likely = f"the {what} cross the bus in fp32, twice the bytes: " + (
+                "convert after the copy" if way == "to the host" else "round before the copy"
+            )
+        elif got > want:
+            likely += ": only what learns has to cross, in bfloat16"
+        return Finding(
+            likely,
+            expected=f"{want} bytes {way} in a step, 2 a parameter",
+            got=f"{got} bytes",
+        )
+    if seen["left"]:
+        return Finding(
+            "the parameters are right, but the gradients stay on the device: it is to hold 2 bytes "
+            "a parameter between steps, so set .grad to None once it is on the host",
+            expected="0 bytes in .grad",
+            got=f"{seen['left']} bytes",
+        )
+    return None
+
+
+# ---------------------------------------------------------------------------------------------
+
+MASTER_WEIGHTS = Exercise(
+    name="master_weights",
+    signature="(model, make_optimizer)",
+    notebook="06_zero",
+    cases=_cases,
+    on_rank=_masters_on_rank,
+    judge=_judge_masters,
+    hints=(
+        """
+        Copies first: one fp32 parameter for each of the model's that learns, and the optimizer
+        has the copies. A step goes down (gradients to fp32) and up again (result to bfloat16).
+        """,
+        """
+        copies = [nn.Parameter(p.detach().float()) for p in own]. In step: give each copy its
+        parameter's gradient as fp32, optimizer.step(), copy back with p.copy_(copy) under
+        torch.no_grad(), which rounds; then set the copies' .grad to None.
+        """,
+        """
+        own = [p for p in model.parameters() if p.requires_grad]; optimizer =
+        make_optimizer(copies). def step(): for p, copy in zip(own, copies): copy.grad =
+        p.grad.float(). optimizer.step(). with torch.no_grad(): for p, copy: p.copy_(copy);
+        copy.grad = None. return step.
+        """,
+    ),
+    passed="updates too small for bfloat16 add up, at 16 bytes a parameter",
+    allowed=frozenset(),
+)
+
+OFFLOAD = Exercise(
+    name="offload",
+    signature="(model, make_optimizer, to_host, to_device)",
+    notebook="06_zero",
+    cases=_cases,
+    on_rank=_offload_on_rank,
+    judge=_judge_offload,
+    hints=(
+        """
+        master_weights, with a bus in the middle. What crosses it downwards, and what upwards? In
+        which dtype is each of them shorter?
+        """,
+        """
+        Down: to_host(p.grad), then .float() on the host. Up: the copy rounded to bfloat16 on the
+        host, then to_device. The copies themselves begin as to_host(p).float(), once.
+        """,
+        """
+        In step: copy.grad = to_host(p.grad).float(); p.grad = None. optimizer.step(). Then under
+        torch.no_grad(): p.copy_(to_device(copy.detach().bfloat16())); copy.grad = None.
+        """,
+    ),
+    passed="4 bytes a parameter cross the bus, and the device holds 2",
+    allowed=frozenset(),
+)
