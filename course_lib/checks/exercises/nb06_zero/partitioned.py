@@ -254,6 +254,7 @@ ZERO1 = Exercise(
     passed="the parameters of one process, an n-th of the state, and the traffic of an all-reduce",
     allowed=_ALLOWED,
     points=2,
+    timeout=40,
 )
 
 ZERO2 = Exercise(
@@ -284,4 +285,5 @@ ZERO2 = Exercise(
     passed="every gradient is sent inside backward and freed there, for no more traffic",
     allowed=_ALLOWED,
     points=2,
+    timeout=40,
 )
