@@ -1,4 +1,4 @@
-"""`python -m course_lib.classroom build`: notebooks from sources, or whether they are stale."""
+"""`python -m course_lib.classroom COMMAND`: build the notebooks, see progress, hand out, grade."""
 
 import argparse
 import sys
@@ -8,11 +8,22 @@ from course_lib.checks.registry import all_exercises
 from course_lib.classroom.course import Course
 from course_lib.classroom.lesson import LessonError
 
+ROOT = Path(__file__).resolve().parents[2]
+# What `grade` exits with. 2 is argparse's, for a command that cannot be carried out.
+ALL_WELL, PROBLEMS, CANNOT, ODD = 0, 1, 2, 3
+
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; 0 if all is well, 1 if something has to be mended, which is printed."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib.classroom")
-    commands = parser.add_subparsers(dest="command", required=True)
+    """Run a command; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m course_lib.classroom", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_build(commands)
+    _add_grade(commands)
+    options = parser.parse_args(arguments)
+    return options.run(options)
+
+
+def _add_build(commands) -> None:
     build = commands.add_parser("build", help="write solutions/*.ipynb and notebooks/*.ipynb")
     build.add_argument("lesson", nargs="*", help="names such as 00_ranks; all if none is given")
     how = build.add_mutually_exclusive_group()
@@ -20,9 +31,11 @@ def main(arguments: list[str] | None = None) -> int:
         "--execute", action="store_true", help="run lessons whose code has changed, and named ones"
     )
     how.add_argument("--check", action="store_true", help="write nothing, say what is stale")
-    options = parser.parse_args(arguments)
+    build.set_defaults(run=_build)
 
-    course = Course(Path(__file__).resolve().parents[2], all_exercises())
+
+def _build(options) -> int:
+    course = Course(ROOT, all_exercises())
     try:
         found = (
             course.problems() if options.check else course.build(options.lesson, options.execute)
@@ -32,7 +45,80 @@ def main(arguments: list[str] | None = None) -> int:
         problems = [error]
     for problem in problems:
         print(problem)
-    return 1 if problems else 0
+    return PROBLEMS if problems else ALL_WELL
+
+
+def _add_grade(commands) -> None:
+    grade = commands.add_parser(
+        "grade",
+        help="grade a folder of submissions",
+        epilog="Exit codes: 0 all graded; 3 all graded, and something was odd: see REPORT/odd; "
+        "2 nothing could be graded; 130 interrupted: the same command goes on where it stopped.",
+    )
+    grade.add_argument("submissions", type=Path, help="a folder (or zip) of folders and notebooks")
+    grade.add_argument("--out", type=Path, required=True, help="where to write the report")
+    grade.add_argument("--lesson", action="append", default=[], help="an assigned lesson; again")
+    grade.add_argument(
+        "--points", action="append", default=[], metavar="EXERCISE=POINTS", help="other points"
+    )
+    grade.add_argument("--jobs", type=int, default=0, help="answers at a time (one for each core)")
+    grade.add_argument("--memory", type=float, default=4.0, help="GiB that one answer may use")
+    grade.set_defaults(run=_grade)
+
+
+def _grade(options) -> int:
+    from course_lib.checks.apart.isolation import Limits
+    from course_lib.classroom.grading import grade
+    from course_lib.classroom.grading.batch import Settings
+    from course_lib.classroom.grading.reports import write_reports
+
+    try:
+        settings = Settings(
+            options.lesson,
+            dict(map(_points, options.points)),
+            options.jobs,
+            Limits(memory=int(options.memory * 2**30)),
+        )
+        graded = grade(
+            options.submissions,
+            options.out,
+            ROOT / "notebooks",
+            all_exercises(),
+            settings,
+            _show_progress,
+        )
+    except (ValueError, OSError) as problem:
+        print(f"cannot grade: {problem}", file=sys.stderr)
+        return CANNOT
+    except KeyboardInterrupt:
+        print("\ninterrupted: the same command goes on from here", file=sys.stderr)
+        return 130
+    write_reports(graded, options.out)
+    if not graded.walled:
+        print("note: this system gives answers no file system and network of their own")
+    print(f"{len(graded.reports)} graded: {options.out / 'index.html'}")
+    odd = sum(1 for report in graded.reports if report.odd or report.notes)
+    if odd:
+        print(f"{odd} with something odd: {options.out / 'odd'}")
+    return ODD if odd else ALL_WELL
+
+
+def _points(text: str) -> tuple[str, float]:
+    exercise, _, points = text.partition("=")
+    try:
+        return exercise, float(points)
+    except ValueError:
+        raise ValueError(f"--points takes EXERCISE=POINTS, not {text!r}") from None
+
+
+def _show_progress(done: int, total: int, student: str) -> None:
+    if sys.stderr.isatty():
+        width = 30
+        bar = "#" * (done * width // total)
+        end = "\n" if done == total else ""
+        print(f"\r[{bar:<{width}}] {done}/{total} {student[:30]:<30}", end=end, file=sys.stderr)
+    elif done == total or done % 10 == 0:
+        print(f"{done} of {total} answers", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,8 @@ class Grader:
         self._folder = Path(tempfile.mkdtemp(prefix="grading-"))
         self._folder.chmod(0o711)
         self._lock = threading.Lock()
+        self._leashes: set[int] = set()
+        self._closed = False
         self._free_users = list(range(_FIRST_USER, _FIRST_USER + 256))
         self._control, theirs = socket.socketpair()
         library = write_library(self._folder, ())
@@ -89,6 +91,8 @@ class Grader:
                 self._outcomes(exercise, program, cases, library, user)
             ) as all_:
                 for case, outcome in zip(cases, all_, strict=False):
+                    if self._closed:
+                        raise RuntimeError("the grader was closed during a run")
                     if finding := _judged(exercise, case, outcome):
                         return Verdict(exercise, cases, case, finding, outcome)
         finally:
@@ -96,8 +100,13 @@ class Grader:
         return Verdict(exercise, cases)
 
     def close(self) -> None:
-        """End the nursery, and with it every run."""
-        self._control.close()
+        """End the nursery, and with it every run; a verdict that is being taken raises."""
+        with self._lock:
+            self._closed = True
+            self._control.close()
+            for leash in self._leashes:
+                os.close(leash)
+            self._leashes.clear()
         self._nursery.wait(timeout=30)
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -127,6 +136,7 @@ class Grader:
         messages = _Messages(results, fate)
         try:
             with self._lock:
+                self._leashes.add(leash)
                 nursery.send_order(self._control, order, theirs, leash_end, fate_end)
             for end in (theirs, leash_end, fate_end):
                 os.close(end)
@@ -138,7 +148,10 @@ class Grader:
                 message = messages.next(exercise.timeout + _MORE_SECONDS)
                 yield _read(message, messages.why)
         finally:
-            os.close(leash)
+            with self._lock:
+                if leash in self._leashes:
+                    self._leashes.remove(leash)
+                    os.close(leash)
             messages.drain(_PATIENCE)
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -17,6 +17,7 @@ import json
 import os
 import pickle
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -63,9 +64,11 @@ def serve(control: socket.socket) -> None:
         head, pipes, _, _ = socket.recv_fds(control, 8, 3)
         if not head:
             return
-        body = b""
-        while len(body) < int.from_bytes(head, "big"):
-            body += control.recv(2**20)
+        body = bytearray()
+        while left := int.from_bytes(head, "big") - len(body):
+            if not (part := control.recv(left)):
+                return
+            body += part
         if not os.fork():
             control.close()
             try:
@@ -154,12 +157,17 @@ def _tell(fate: int, reason: str, detail: object) -> None:
 
 
 def _use_library(library: str) -> None:
-    """Import what is still to be imported of the course from there."""
+    """Import what is still to be imported of the course from there, and all techniques anew.
+
+    The nursery's own techniques lack the names that only this lesson needs.
+    """
     sys.path[0] = library
-    sys.modules["course_lib"].__path__[:] = [f"{library}/course_lib"]
     for name, module in list(sys.modules.items()):
-        if name.startswith("course_lib.") and hasattr(module, "__path__"):
+        if name.startswith("course_lib.techniques"):
+            del sys.modules[name]
+        elif name.split(".")[0] == "course_lib" and hasattr(module, "__path__"):
             module.__path__[:] = [f"{library}/{name.replace('.', '/')}"]
+    vars(sys.modules["course_lib"]).pop("techniques", None)
     importlib.invalidate_caches()
 
 
@@ -213,5 +221,11 @@ def _size_of(folder: str) -> int:
 
 
 def main() -> None:
-    """`python -I -c "..." LIBRARY DESCRIPTOR`, as `grading` starts it."""
-    serve(socket.socket(fileno=int(sys.argv[2])))
+    """`python -I -c "..." LIBRARY DESCRIPTOR`, as `grading` starts it.
+
+    The folder around the library is the grader's, and goes even if the grader was killed.
+    """
+    try:
+        serve(socket.socket(fileno=int(sys.argv[2])))
+    finally:
+        shutil.rmtree(Path(sys.argv[1]).parent, ignore_errors=True)

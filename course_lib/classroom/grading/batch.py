@@ -1,0 +1,314 @@
+"""Grade a whole folder: every student, every exercise, in parallel, going on where it stopped.
+
+A verdict is kept as soon as it is taken, under a name made of everything that it depends on: the
+answer and what it needs, the exercise, the hidden inputs, this version of the course. So a second
+start repeats nothing, and an answer that has changed is graded anew.
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from course_lib.checks import seeds
+from course_lib.checks.apart.grading import Grader
+from course_lib.checks.apart.isolation import Limits
+from course_lib.checks.exercise import Exercise
+from course_lib.classroom.grading.assignment import (
+    Assignment,
+    Needed,
+    assemble,
+    read_assignment,
+)
+from course_lib.classroom.grading.handed_in import Found, Submission, collect
+from course_lib.classroom.grading.transplant import Answers, Unreadable, read_cells, take_answers
+
+PASSED, FAILED, UNTOUCHED, MISSING = "passed", "failed", "not attempted", "missing"
+_LIBRARY = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a student has for one exercise. `message`: what was wrong, with a counter-example."""
+
+    lesson: str
+    exercise: str
+    status: str
+    points: float
+    maximum: float
+    message: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class Report:
+    """All results of a student; notes about the notebooks; (file, reason, content) of odd ones."""
+
+    student: str
+    results: list[Result] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    odd: list[tuple[str, str, bytes | None]] = field(default_factory=list)
+    answers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def points(self) -> float:
+        return sum(result.points for result in self.results)
+
+    @property
+    def maximum(self) -> float:
+        return sum(result.maximum for result in self.results)
+
+
+@dataclass(frozen=True)
+class Graded:
+    """The outcome of a batch. `walled`: runs had file systems and networks of their own."""
+
+    reports: list[Report]
+    lessons: list[str]
+    walled: bool
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether something needs a person's eye."""
+        return any(report.odd or report.notes for report in self.reports)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to grade.
+
+    lessons: the assigned ones (empty: those that somebody handed in). points: exercise -> worth,
+    where it is not the exercise's own. jobs: answers at a time (0: one for each core). walled:
+    whether runs get namespaces (None: if the system has them).
+    """
+
+    lessons: Sequence[str] = ()
+    points: Mapping[str, float] = field(default_factory=dict)
+    jobs: int = 0
+    limits: Limits = field(default_factory=Limits)
+    walled: bool | None = None
+
+
+def grade(
+    submissions: Path,
+    out: Path,
+    notebooks: Path,
+    exercises: Mapping[str, Exercise],
+    settings: Settings | None = None,
+    progress: Callable[[int, int, str], None] = lambda done, total, name: None,
+) -> Graded:
+    """Grade `submissions` against the pristine `notebooks`; verdicts are kept in `out`.
+
+    Raises `ValueError` for folders that cannot be, an unknown lesson, or no submission at all.
+    """
+    settings = settings or Settings()
+    if submissions.resolve() in (out.resolve(), *out.resolve().parents):
+        raise ValueError(f"the report cannot be inside the submissions: {out}")
+    if unknown := set(settings.points) - set(exercises):
+        raise ValueError(f"points for {', '.join(sorted(unknown))}, and there is no such exercise")
+    assignments = _assignments(notebooks, exercises)
+    if unknown := set(settings.lessons) - set(assignments):
+        raise ValueError(f"no lesson {', '.join(sorted(unknown))}: {', '.join(assignments)}")
+    handed_in = [_Taken(each, assignments) for each in collect(submissions, [*assignments])]
+    if not handed_in:
+        raise ValueError(f"there is no submission in {submissions}")
+    found = {lesson for taken in handed_in for lesson in taken.answers}
+    lessons = [n for n in assignments if n in (settings.lessons or found or set(assignments))]
+    store = _Store(out)
+    with Grader(settings.limits, settings.walled) as grader:
+        batch = _Batch(grader, store, exercises, assignments, settings)
+        reports = batch.run(handed_in, lessons, progress)
+        return Graded(reports, lessons, grader.walled)
+
+
+def _assignments(notebooks: Path, exercises: Mapping[str, Exercise]) -> dict[str, Assignment]:
+    by_lesson: dict[str, list[str]] = {}
+    for name, exercise in exercises.items():
+        by_lesson.setdefault(exercise.notebook, []).append(name)
+    return {
+        lesson: read_assignment(notebooks / f"{lesson}.ipynb", names)
+        for lesson, names in sorted(by_lesson.items())
+        if (notebooks / f"{lesson}.ipynb").exists()
+    }
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+class _Taken:
+    """A submission sorted out: answers by lesson, and what was odd."""
+
+    def __init__(self, submission: Submission, assignments: Mapping[str, Assignment]):
+        self.student = submission.student
+        self.answers: dict[str, Answers] = {}
+        self.broken: dict[str, str] = {}  # lesson -> why its notebook cannot be read
+        self.odd: list[tuple[str, str, bytes | None]] = [(p, r, None) for p, r in submission.odd]
+        self.notes: list[str] = []
+        found: dict[str, list[tuple[Found, Answers]]] = {}
+        for notebook in submission.notebooks:
+            try:
+                cells = read_cells(notebook.content)
+            except Unreadable as problem:
+                self.odd.append((notebook.path, str(problem), notebook.content))
+                if lesson := _by_name(notebook.stem, assignments):
+                    self.broken[lesson] = str(problem)
+                continue
+            taken = {name: take_answers(cells, a) for name, a in assignments.items()}
+            lesson = _by_name(notebook.stem, assignments) or max(
+                taken, key=lambda name: len(taken[name].sources)
+            )
+            if not taken[lesson].sources and not _by_name(notebook.stem, assignments):
+                reason = "is no notebook of this course: none of its cells answers an exercise"
+                self.odd.append((notebook.path, reason, notebook.content))
+                continue
+            found.setdefault(lesson, []).append((notebook, taken[lesson]))
+        for lesson, versions in found.items():
+            self._choose(lesson, versions)
+        if not submission.notebooks:
+            self.notes.append("no notebook was handed in")
+
+    def _choose(self, lesson: str, versions: list[tuple[Found, Answers]]) -> None:
+        """The version that counts: the newest; of equally old ones, the one with the plain name."""
+        versions.sort(key=lambda v: (v[0].changed, v[0].stem == lesson, v[0].path))
+        notebook, answers = versions[-1]
+        self.answers[lesson] = answers
+        if len(versions) > 1:
+            others = ", ".join(other.path for other, _ in versions[:-1])
+            self.notes.append(f"{lesson}: {notebook.path} counts, the newest; not {others}")
+        for exercise, notes in answers.notes.items():
+            for note in notes:
+                reason = f"{exercise}: {note}" if exercise else note
+                self.odd.append((notebook.path, reason, notebook.content))
+
+
+def _by_name(stem: str, assignments: Mapping[str, Assignment]) -> str | None:
+    lowered = stem.lower()
+    return next((name for name in assignments if name.lower() in lowered), None)
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+class _Store:
+    """Verdicts that were taken, one file each, and the secret behind the hidden inputs."""
+
+    def __init__(self, out: Path):
+        self._folder = out / "verdicts"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        out.chmod(0o700)
+        secret = self._folder / "secret"
+        if not secret.exists():
+            self._write(secret, secrets.token_hex(16))
+        self.secret = secret.read_text()
+        files = sorted(_LIBRARY.rglob("*.py"))
+        self._course = hashlib.sha256(b"\0".join(f.read_bytes() for f in files)).hexdigest()
+
+    def key(self, needed: Needed) -> str:
+        pieces = [(PurePosixPath(p.file).name, p.source) for p in needed.program.pieces]
+        parts = [self._course, self.secret, needed.program.name, pieces, needed.imports]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+    def read(self, key: str) -> dict | None:
+        try:
+            return json.loads((self._folder / f"{key}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def write(self, key: str, verdict: dict) -> None:
+        self._write(self._folder / f"{key}.json", json.dumps(verdict))
+
+    def _write(self, path: Path, text: str) -> None:
+        unfinished = path.with_suffix(f".{secrets.token_hex(4)}")
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.rename(path)
+
+
+class _Batch:
+    def __init__(
+        self,
+        grader: Grader,
+        store: _Store,
+        exercises: Mapping[str, Exercise],
+        assignments: Mapping[str, Assignment],
+        settings: Settings,
+    ):
+        self._grader, self._store = grader, store
+        self._exercises, self._assignments = exercises, assignments
+        self._settings = settings
+        self._jobs = settings.jobs or max(1, len(os.sched_getaffinity(0)))
+        self._lock = threading.Lock()
+        self._running: dict[str, threading.Lock] = {}
+
+    def run(
+        self,
+        handed_in: Sequence[_Taken],
+        lessons: Sequence[str],
+        progress: Callable[[int, int, str], None],
+    ) -> list[Report]:
+        tasks = [
+            (taken, lesson, exercise)
+            for taken in handed_in
+            for lesson in lessons
+            for exercise in self._assignments[lesson].answers
+        ]
+        reports = {t.student: Report(t.student, notes=t.notes, odd=t.odd) for t in handed_in}
+        with concurrent.futures.ThreadPoolExecutor(self._jobs) as pool:
+            futures = [pool.submit(self._result, *task) for task in tasks]
+            try:
+                for done, future in enumerate(concurrent.futures.as_completed(futures), start=1):
+                    future.result()
+                    progress(done, len(tasks), tasks[futures.index(future)][0].student)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                self._grader.close()
+                raise
+        for (taken, lesson, exercise), future in zip(tasks, futures, strict=True):
+            report = reports[taken.student]
+            report.results.append(future.result())
+            if lesson in taken.answers:
+                report.answers[exercise] = taken.answers[lesson].sources.get(exercise, "")
+        for taken in handed_in:
+            for lesson in lessons:
+                if lesson not in taken.answers and not taken.notes:
+                    why = taken.broken.get(lesson, "was not handed in")
+                    reports[taken.student].notes.append(f"{lesson}: {why}")
+        return list(reports.values())
+
+    def _result(self, taken: _Taken, lesson: str, exercise: str) -> Result:
+        worth = self._settings.points.get(exercise, self._exercises[exercise].points)
+        answers = taken.answers.get(lesson)
+        if answers is None or exercise not in answers.sources:
+            return Result(lesson, exercise, MISSING, 0, worth)
+        notes = tuple(answers.notes.get(exercise, ()))
+        assignment = self._assignments[lesson]
+        if assignment.is_untouched(exercise, answers.sources[exercise]):
+            return Result(lesson, exercise, UNTOUCHED, 0, worth, notes=notes)
+        needed = assemble(assignment, exercise, answers.sources, answers.additions)
+        verdict = self._verdict(exercise, needed)
+        points = worth if verdict["status"] == PASSED else 0
+        notes += needed.notes
+        return Result(lesson, exercise, verdict["status"], points, worth, verdict["message"], notes)
+
+    def _verdict(self, exercise: str, needed: Needed) -> dict:
+        """From the store, or taken now. Equal answers at the same time are run once."""
+        key = self._store.key(needed)
+        with self._lock:
+            turn = self._running.setdefault(key, threading.Lock())
+        with turn:
+            if kept := self._store.read(key):
+                return kept
+            verdict = self._take(self._exercises[exercise], needed)
+            self._store.write(key, verdict)
+            return verdict
+
+    def _take(self, exercise: Exercise, needed: Needed) -> dict:
+        cases = exercise.cases(seeds.hidden(exercise.name, self._store.secret))
+        verdict = self._grader.verdict(exercise, needed.program, cases, needed.imports)
+        status = PASSED if verdict.passed else FAILED if verdict.attempted else UNTOUCHED
+        message = str(verdict).split("\nA hint: ")[0]
+        return {"status": status, "message": "" if verdict.passed else message}
