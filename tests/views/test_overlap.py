@@ -1,0 +1,52 @@
+"""The picture of overlap shows the layers, the buckets and how long the step is."""
+
+import functools
+
+import pytest
+
+from course_lib.simulate.data_parallel import Layer, bucket_layers, data_parallel_step
+from course_lib.views.explore import explore
+from course_lib.views.lettering import lettered
+from course_lib.views.overlap import exposed, overlap, overlap_step
+
+LAYERS = [Layer(f"l{i}", 1e-3, 2e-3, 2e6) for i in range(4)]
+
+
+def step(bucket_bytes):
+    return data_parallel_step(
+        LAYERS, bucket_layers(LAYERS, bucket_bytes), lambda nbytes: nbytes / 1e9
+    )
+
+
+def test_every_layer_and_bucket_is_a_box():
+    view = overlap({"small": step(2e6), "large": step(8e6)})
+    ax = view.figure.axes[0]
+    boxes = [c for c in ax.collections if not str(c.get_label()).startswith("_l")]
+    corners = [path for c in boxes for path in c.get_paths() if len(path.vertices) in (4, 5)]
+    assert len(corners) == 2 * 8 + 4 + 1
+    assert lettered(ax).count("l3") == 2 * 2  # forward and backward, in both steps
+
+
+def test_words_give_the_step_and_what_is_hidden():
+    text = overlap({"small": step(2e6), "large": step(8e6)}).text
+    # Four buckets of 2 ms, behind layers of 2 ms: only the last one sticks out.
+    assert "small: 14 ms for 12 ms of computation, efficiency 86%" in text
+    assert "4 all-reduces, 8 ms in all, 75% of it hidden" in text
+    assert "large: 20 ms" in text
+    assert exposed(step(8e6)) == pytest.approx(8e-3)
+
+
+def test_nothing_is_refused():
+    with pytest.raises(ValueError, match="no step to show"):
+        overlap({})
+
+
+def test_the_sliders_change_the_step():
+    draw = functools.partial(overlap_step, LAYERS)
+    explorer = explore(draw, bucket_MB=[1, 25], gigabits=[10, 25])
+    assert explorer.text == overlap_step(LAYERS).text
+    sliders, image = explorer.widget().children
+    before = image.value
+    sliders.children[0].value = 1
+    assert image.value == overlap_step(LAYERS, bucket_MB=1).png() != before
+    assert overlap_step(LAYERS, gigabits=10).text.startswith("64 ranks, 10 Gbit/s")
