@@ -5,6 +5,7 @@ that they stay apart in grey print; the number in a box is the microbatch, white
 Other computation is grey with its name; what went over the wires is a thin line below.
 """
 
+import itertools
 from collections.abc import Mapping
 from typing import Literal
 
@@ -80,9 +81,11 @@ def _text(name: str, timeline: Timeline, unit: str) -> str:
 
 def _orders(timeline: Timeline) -> str:
     rows: dict[int, list[str]] = {rank: [] for rank in range(timeline.world_size)}
-    for span in timeline.spans:
-        if span.track == COMPUTE:
-            rows[span.rank].append(str(span.what))
+    for track in timeline.tracks:
+        if track.name == COMPUTE:
+            runs = itertools.groupby(map(str, track.what))
+            counted = ((name, sum(1 for _ in same)) for name, same in runs)
+            rows[track.rank] += [f"{name} x{n}" if n > 1 else name for name, n in counted]
     return "\n".join(f"rank {rank} | {' '.join(names)}" for rank, names in rows.items())
 
 

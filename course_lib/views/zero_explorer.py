@@ -1,0 +1,88 @@
+"""Model states by stage of ZeRO against a device's memory: model, devices, precision."""
+
+import functools
+from collections.abc import Mapping
+
+from course_lib.observe import Memory
+from course_lib.simulate.hardware import DEVICES
+from course_lib.simulate.memory import (
+    FP32_ADAM,
+    MEGATRON_BF16,
+    MEGATRON_FP16,
+    MIXED_ADAM,
+    StateBytes,
+    model_state_bytes,
+)
+from course_lib.views.explore import Explorer, explore
+from course_lib.views.memory_bars import memory_bars
+from course_lib.views.units import count_text
+from course_lib.views.view import View
+
+YOURS = "yours"
+MODELS = {"GPT-2 1.5B": 1.5e9, "7.5B": 7.5e9, "GPT-3 175B": 175e9, "1T": 1e12}
+PRECISIONS = {
+    "mixed, 2 + 2 + 12": MIXED_ADAM,
+    "fp32, 4 + 4 + 8": FP32_ADAM,
+    "bf16, fp32 gradients, 2 + 4 + 12": MEGATRON_BF16,
+    "fp16, two gradients, 2 + 2 + 16": MEGATRON_FP16,
+}
+STATES = ("parameters", "gradients", "optimizer")
+
+
+def zero_memory(
+    model: str = "7.5B",
+    devices: int = 64,
+    precision: str = "mixed, 2 + 2 + 12",
+    device: str = "V100 SXM2 32 GB",
+    own: Mapping[str, Memory] | None = None,
+    own_parameters: int = 0,
+) -> View:
+    """Bars for stages 0 to 3 and for ZeRO-Offload, and the device's memory as a line.
+
+    model            a name in MODELS, or "yours": `own_parameters` parameters, with what was
+                     measured in the runs `own` below the formula's bars
+    Bytes are those of parameters, gradients and optimizer alone: activations come on top.
+    """
+    parameters = own_parameters if model == YOURS else MODELS[model]
+    states, capacity = PRECISIONS[precision], DEVICES[device].memory
+    bars = {f"ZeRO {k}": _parts(parameters, devices, k, states) for k in range(4)}
+    bars["ZeRO-Offload"] = {"parameters": parameters * states.parameter}
+    fitting = [name for name, parts in bars.items() if sum(parts.values()) <= capacity]
+    if model == YOURS:
+        for name, memory in (own or {}).items():
+            most = max(memory.highest, key=lambda held: sum(held[part] for part in STATES))
+            bars[f"measured: {name}"] = {part: most[part] for part in STATES}
+        return memory_bars(
+            bars, title=f"your {count_text(parameters)} parameters on {devices} devices"
+        )
+    found = f"{fitting[0]} is the first that fits" if fitting else "nothing fits"
+    title = f"{model} on {devices} devices, {precision} bytes a parameter: {found}"
+    return memory_bars(bars, capacity, title)
+
+
+def zero_explorer(own: Mapping[str, Memory] | None = None, own_parameters: int = 0) -> Explorer:
+    """All of `zero_memory` under sliders.
+
+    own             runs by name, such as {"stage 1": results.trace.memory()}, offered as the model
+                    "yours"; its states appear beside the formula's
+    own_parameters  how many parameters that model has
+    """
+    models = [*MODELS, *([YOURS] if own_parameters else [])]
+    return explore(
+        functools.partial(zero_memory, own=own, own_parameters=own_parameters),
+        model=models,
+        devices=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
+        precision=list(PRECISIONS),
+        device=list(DEVICES),
+    )
+
+
+def _parts(parameters: float, devices: int, stage: int, states: StateBytes) -> dict[str, float]:
+    alone = {
+        "parameters": StateBytes(states.parameter, 0, 0),
+        "gradients": StateBytes(0, states.gradient, 0),
+        "optimizer": StateBytes(0, 0, states.optimizer),
+    }
+    return {
+        name: model_state_bytes(parameters, devices, stage, part) for name, part in alone.items()
+    }

@@ -1,0 +1,97 @@
+"""Every weight lies on exactly one rank, and the words tell the same shapes."""
+
+import pytest
+from matplotlib.collections import PolyCollection
+
+from course_lib.views.lettering import lettered
+from course_lib.views.palette import RANKS
+from course_lib.views.sharding import LAYERS, layer_matrices, pieces, sharding, sharding_explorer
+
+
+@pytest.mark.parametrize("ranks", range(1, 9))
+@pytest.mark.parametrize("size", [8, 13, 16])
+def test_pieces_are_all_of_it_and_nearly_equal(size, ranks):
+    parts = pieces(size, ranks)
+    assert sum(parts) == size
+    assert max(parts) - min(parts) <= 1
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_shapes_can_be_multiplied_and_sharded_so(layer):
+    matrices = layer_matrices(layer, 8)
+    for before, weight, after in zip(matrices[0::2], matrices[1::2], matrices[2::2], strict=False):
+        if weight.sign == "x":
+            assert weight.rows == before.columns
+            assert after.rows == before.rows
+            # Columns of the left matrix meet rows of the right one, on the same rank
+            assert (before.split, weight.split, after.split) in {
+                ("whole", "columns", "columns"),
+                ("columns", "rows", "sum"),
+            }
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_the_parts_of_a_matrix_cover_it_once(layer, ranks):
+    view = sharding(layer, ranks, hidden=12)
+    (boxes,) = [c for c in view.figure.axes[0].collections if isinstance(c, PolyCollection)]
+    parts = [path.get_extents() for path in boxes.get_paths()]
+    areas = [round(part.width * part.height, 6) for part in parts]
+    matrices = layer_matrices(layer, 12)
+    for matrix in matrices:
+        if matrix.split == "sum" and ranks > 1:
+            areas = areas[ranks:]
+            continue
+        count = 1 if matrix.split == "whole" or ranks == 1 else ranks
+        assert sum(areas[:count]) == pytest.approx(matrix.rows * matrix.columns)
+        areas = areas[count:]
+    assert areas == []
+
+
+def test_each_rank_has_its_number_and_its_colour():
+    view = sharding("column-parallel linear", 4)
+    assert sorted(filter(str.isdigit, lettered(view.figure.axes[0]))) == sorted("0123" * 2)
+    assert len({fill.color for fill in RANKS}) == 8
+
+
+def test_words_are_the_shapes():
+    assert sharding("MLP", 4, hidden=16).text.splitlines() == [
+        "MLP on 4 ranks: 512 of 2048 weights on each; an all-reduce adds up Y; backward, one more"
+        " for X's gradient",
+        "matrix  shape    each rank holds",
+        "X       8 x 16   all of it",
+        "A       16 x 64  16 x 16, a block of columns",
+        "Z       8 x 64   8 x 16, a block of columns",
+        "B       64 x 16  16 x 16, a block of rows",
+        "Y       8 x 16   8 x 16, a summand",
+    ]
+
+
+def test_one_rank_says_nothing_and_columns_nothing_forward():
+    assert "no communication" in sharding("MLP", 1).text
+    assert (
+        "forward in silence; backward, an all-reduce of X's gradient"
+        in sharding("column-parallel linear", 2).text
+    )
+    assert "backward" not in sharding("row-parallel linear", 2).text
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: sharding("MLP", 9), "1 to 8 ranks, not 9"),
+        (lambda: sharding("MLP", 8, hidden=4), "hidden = 4"),
+        (lambda: sharding("softmax", 2), "'softmax'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()
+
+
+def test_all_choices_of_the_widget_can_be_drawn():
+    sliders, _ = sharding_explorer().widget().children
+    layers, ranks, hidden = (slider.options for slider in sliders.children)
+    assert ranks == tuple(range(1, 9))
+    for layer in layers:
+        assert sharding(layer, max(ranks), min(hidden)).png()
