@@ -1,10 +1,13 @@
 """A view under sliders: any function that draws, and the values its arguments may take."""
 
+import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from course_lib.views.view import View
+from course_lib.views.view import View, said
+
+_PAUSE = 0.02  # seconds in which changes that have already arrived are taken in
 
 
 def explore(draw: Callable[..., View], **choices: Sequence[Any]) -> "Explorer":
@@ -30,8 +33,9 @@ class Explorer(View):
         static = {"text/plain": self.text, "image/png": self.png()}
         try:
             widget = self.widget()
-        except ImportError:
-            return static
+        except ModuleNotFoundError as missing:
+            note = f"(no sliders: {missing.name} is not installed; pip install ipywidgets)"
+            return {**static, "text/plain": f"{self.text}\n{note}"}
         return {**widget._repr_mimebundle_(), **static}
 
     def widget(self) -> Any:
@@ -52,12 +56,47 @@ class Explorer(View):
             for name, values in self._choices.items()
         }
 
-        def redraw(_change: Any) -> None:
-            image.value = self._draw(**{name: s.value for name, s in sliders.items()}).png()
+        def redraw() -> None:
+            try:
+                view = self._draw(**{name: s.value for name, s in sliders.items()})
+            except (
+                Exception
+            ) as problem:  # a combination that cannot be, or a learner's own function
+                view = said(str(problem) or type(problem).__name__)
+            image.value = view.png()
 
+        late = Latest(redraw)
         for slider in sliders.values():
-            slider.observe(redraw, names="value")
+            slider.observe(lambda _change: late(), names="value")
         return ipywidgets.VBox([ipywidgets.HBox(list(sliders.values())), image])
+
+
+class Latest:
+    """Calls `work` once for all the calls that came while it was busy, instead of once for each.
+
+    A slider that is dragged sends each value it passes, faster than pictures can be drawn. In a
+    kernel these lie in the queue of its event loop; by drawing a moment later, in the same loop,
+    all that are there by then are taken in, and only the last one is drawn. Without a loop `work`
+    runs at once.
+    """
+
+    def __init__(self, work: Callable[[], None]):
+        self._work = work
+        self._waiting = False
+
+    def __call__(self) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._work()
+            return
+        if not self._waiting:
+            self._waiting = True
+            loop.call_later(_PAUSE, self._now)
+
+    def _now(self) -> None:
+        self._waiting = False
+        self._work()
 
 
 def _defaults(draw: Callable[..., View], choices: dict[str, Sequence[Any]]) -> dict[str, Any]:

@@ -3,13 +3,11 @@
 import functools
 from collections.abc import Callable, Sequence
 
-from matplotlib.figure import Figure
-
 from course_lib.simulate.pipeline import simulate
 from course_lib.techniques import schedules
 from course_lib.views.explore import Explorer, explore
 from course_lib.views.schedule_gantt import schedule_gantt
-from course_lib.views.view import View
+from course_lib.views.view import View, said
 
 Table = Sequence[Sequence[schedules.Op]]
 KINDS: dict[str, Callable[[int, int, int], Table]] = {
@@ -52,7 +50,7 @@ def pipeline_timeline(
         share = p / stages
         timeline = simulate(table, forward * share, backward * share, weight * share, send)
     except Exception as problem:  # whatever a learner's function raises
-        return _said(f"{kind}, p = {p}, m = {m}: {problem or type(problem).__name__}")
+        return said(f"{kind}, p = {p}, m = {m}: {problem or type(problem).__name__}")
     held = timeline.peak_held_by_rank(activation=share, weight=share)
     name = f"{kind}, p = {p}, m = {m}" + (f", v = {v}" if stages > p else "")
     view = schedule_gantt(timeline, name)
@@ -78,10 +76,3 @@ def schedule_explorer(own: Callable[[int, int], Table] | None = None) -> Explore
         weight=[0.5, 1, 1.5],
         send=[0, 0.1, 0.25, 0.5, 1],
     )
-
-
-def _said(words: str) -> View:
-    figure = Figure(figsize=(9, 1.2))
-    first = words.split("\n")[0]
-    figure.text(0.02, 0.5, first, fontsize=9, wrap=True, va="center")
-    return View(figure, words)

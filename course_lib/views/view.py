@@ -28,3 +28,11 @@ class View:
 
     def _repr_png_(self) -> bytes:
         return self.png()
+
+
+def said(words: str) -> View:
+    """In place of a picture that cannot be drawn: why, its first line in the figure."""
+    figure = Figure(figsize=(9, 1.2))
+    first = words.split("\n")[0]
+    figure.text(0.02, 0.5, first, fontsize=9, wrap=True, va="center")
+    return View(figure, words)
