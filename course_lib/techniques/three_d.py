@@ -24,14 +24,23 @@ from torch import nn
 from .mesh import Mesh
 from .pipeline import Pipeline, stages_of
 from .schedule_rules import num_microbatches, num_stages
-from .schedule_text import BACKWARD_WEIGHT, Schedule
+from .schedule_text import BACKWARD, BACKWARD_WEIGHT, FORWARD, Schedule
 from .sharded_optimizer import MakeOptimizer
 from .stages import cut, layer_costs, split_by_cost
-from .tensor_parallel import TensorParallelGPT, gather_whole
+from .tensor_parallel import TensorParallelGPT
 from .zero1 import Zero1
 from .zero2 import Zero2
+from .zero3 import Zero3
 
-_ZERO = {1: Zero1, 2: Zero2}
+_ZERO = {1: Zero1, 2: Zero2, 3: Zero3}
+
+
+class Stages(nn.ModuleDict):
+    """The stages of one rank. A single one can be called: ZeRO-3 gathers around that call."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        (stage,) = self.values()
+        return stage(x)
 
 
 class ThreeD:
@@ -74,9 +83,11 @@ class ThreeD:
         self.paths = ["embedding", *(f"blocks.{i}" for i in range(len(model.blocks))), "head"]
         parts = cut(layers, split_stages(model, schedule))
         own = stages_of(schedule, self.place["pipeline"])
-        self.stages = nn.ModuleDict({str(stage): parts[stage] for stage in own})
+        self.stages = Stages({str(stage): parts[stage] for stage in own})
+        self.shapes = {name: p.shape for name, p in self.stages.named_parameters()}
+        self.device = device
         self.pipeline = Pipeline(
-            {stage: self.stages[str(stage)] for stage in own},
+            {0: self.stages} if zero == 3 else {stage: parts[stage] for stage in own},
             schedule,
             parallel.token_loss,
             group=self.groups["pipeline"],
@@ -118,32 +129,19 @@ class ThreeD:
 
     def _tell_loss(self, loss: torch.Tensor | None) -> torch.Tensor:
         """The mean over the data axis, from the last stage to all."""
-        device = next(iter(self.pipeline.parameters())).device
-        total = torch.zeros(1, dtype=torch.float64, device=device)
+        total = torch.zeros(1, dtype=torch.float64, device=self.device)
         if loss is not None:
             total += loss
         dist.all_reduce(total, group=self.groups["pipeline"])
         dist.all_reduce(total, group=self.groups["data"])
         return total[0] / self.mesh.data
 
-    # --------------------------------------------------------------------------------------------
-    # In the names and shapes of one process
-    # --------------------------------------------------------------------------------------------
+    def whole_name(self, name: str) -> str:
+        """The name in one process of a parameter of `stages`: "1.3.up.bias" is "blocks.2.up.bias".
 
-    def whole_parameters(self) -> dict[str, torch.Tensor]:
-        """Parameters of this rank's stages by their names in one process, whole.
-
-        Every rank of the tensor axis calls it, and of the data axis where parameters are sharded.
+        It begins with the stage and the number of the layer.
         """
-        whole = {}
-        for module in self.stages.values():
-            for name, tensor in gather_whole(module, self.groups["tensor"]).items():
-                whole[self.name_of(name)] = tensor
-        return whole
-
-    def name_of(self, name: str) -> str:
-        """The name in one process of a parameter of a stage: "3.mlp.up.bias" has a path first."""
-        layer, rest = name.split(".", 1)
+        _, layer, rest = name.split(".", 2)
         return f"{self.paths[int(layer)]}.{rest}"
 
     def _ends(self) -> list[tuple[int, str]]:
@@ -200,5 +198,8 @@ def _problems(
     tied = model.head.projection.weight is model.embedding.tokens.weight
     if zero >= 2 and tied and num_stages(schedule) > 1:
         yield f"ZeRO-{zero} sends gradients off before the stages of a tied weight can add theirs"
+    kinds = [op.kind for op in schedule[0]]
+    if zero == 3 and (num_stages(schedule) > 1 or kinds != [FORWARD, BACKWARD] * (len(kinds) // 2)):
+        yield "ZeRO-3 frees a layer after its backward, so it needs one stage and 1F1B's order"
     if master_dtype is not None and not zero:
         yield "master weights are kept by ZeRO's optimizer: take zero=1"

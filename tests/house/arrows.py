@@ -49,6 +49,7 @@ ARROWS = {
         ("course_lib.checks",),
         ("nbformat", "jupytext", "jupyter_client", "nbclient", "nbval", "pytest"),
     ),
+    "train": Arrows(("course_lib.techniques", "course_lib.models"), ("torch",)),
     # Modules beside the rooms. The package itself loads rooms only when their names are used.
     "__init__": Arrows(("course_lib.ranks", "course_lib.checks")),
     "doctor": Arrows(packages=("torch",)),

@@ -1,0 +1,141 @@
+"""The state of a training on a mesh, in the names and shapes of one process, and back.
+
+    model/blocks.0.mlp.up.weight              a parameter, in the precision of the optimizer
+    state/blocks.0.mlp.up.weight/exp_avg      what the optimizer keeps for each of its elements
+    scalar/blocks.0.mlp.up.weight/step        what it keeps once
+
+Whole tensors do not depend on the mesh, so what one mesh has saved, any other can load. First the
+data axis puts the pieces together that ZeRO has cut a parameter into, then the tensor axis the
+parts of a matrix; the pipeline axis has different layers and needs nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .checkpoint_pieces import Piece
+from .tensor_parallel.axis import TensorAxis, gather_parts
+from .tensor_parallel.state import shares_of
+from .three_d import ThreeD
+from .zero_pieces import own_parameters, own_state, room_for_state, set_state, split
+
+State = Mapping[str, torch.Tensor]
+
+
+def whole_state(training: ThreeD) -> dict[str, torch.Tensor]:
+    """All of this rank's stages, whole. The ranks of its tensor and data axes call it together."""
+    shares, axis = shares_of(training.stages), TensorAxis.of(training.groups["tensor"])
+    whole = {}
+    for key, flat in _joined(training).items():
+        kind, name, entry = split(key)
+        if kind != "scalar":
+            flat = flat.view(training.shapes[name])
+            if name in shares:
+                flat = gather_parts(flat, shares[name], axis)
+        whole["/".join(filter(None, (kind, training.whole_name(name), entry)))] = flat
+    return whole
+
+
+@torch.no_grad()
+def load_whole_state(training: ThreeD, whole: State) -> None:
+    """Take over what `whole_state` gave, on any mesh: this rank reads its part of `whole`."""
+    shares = shares_of(training.stages)
+
+    def part(key: str, piece: Piece) -> torch.Tensor:
+        kind, name, entry = split(key)
+        tensor = whole["/".join(filter(None, (kind, training.whole_name(name), entry)))]
+        if kind != "scalar" and name in shares:
+            tensor = shares[name].of(tensor)
+        return tensor.reshape(-1)[piece.offset :][: piece.tensor.numel()]
+
+    own = _own_parameters(training) | _room_for_state(training, whole)
+    for key, piece in own.items():
+        piece.tensor.copy_(part(key, piece))
+    _set_state(training, {key: piece for key, piece in own.items() if split(key)[0] != "model"})
+    if training.zero:
+        training.zero.refresh()
+
+
+def names_needed(training: ThreeD) -> set[str]:
+    """The names, as in one process, of the parameters of this rank's stages."""
+    return {training.whole_name(name) for name in training.shapes}
+
+
+def _joined(training: ThreeD) -> dict[str, torch.Tensor]:
+    """Flat tensors of this rank's stages, from the pieces of all ranks of the data axis."""
+    own = _own_parameters(training) | _own_state(training)
+    if not training.zero:
+        return {key: piece.tensor.clone() for key, piece in own.items()}
+    own = {key: Piece(p.tensor.detach().cpu(), p.offset, p.numel) for key, p in own.items()}
+    everyone: list[dict[str, Piece]] = [{}] * training.mesh.data
+    dist.all_gather_object(everyone, own, group=training.groups["data"])
+    joined: dict[str, torch.Tensor] = {}
+    for pieces in everyone:
+        for key, piece in pieces.items():
+            flat = joined.setdefault(key, piece.tensor.new_zeros(piece.numel))
+            flat[piece.offset :][: piece.tensor.numel()] = piece.tensor
+    return {key: joined[key].to(training.device) for key in sorted(joined)}
+
+
+# ------------------------------------------------------------------------------------------------
+# What zero_pieces does for ZeRO, for an optimizer that nothing is cut of
+# ------------------------------------------------------------------------------------------------
+
+
+def _own_parameters(training: ThreeD) -> dict[str, Piece]:
+    if training.zero:
+        return own_parameters(training.zero)
+    return {
+        f"model/{name}": Piece(parameter.detach().view(-1), 0, parameter.numel())
+        for name, parameter in training.stages.named_parameters()
+    }
+
+
+def _own_state(training: ThreeD) -> dict[str, Piece]:
+    if training.zero:
+        return own_state(training.zero)
+    return dict(_whole_entries(training))
+
+
+def _whole_entries(training: ThreeD) -> Iterator[tuple[str, Piece]]:
+    for name, parameter in training.stages.named_parameters():
+        for entry, value in training.optimizer.state.get(parameter, {}).items():
+            kind = "state" if value.dim() else "scalar"
+            yield f"{kind}/{name}/{entry}", Piece(value.view(-1), 0, value.numel())
+
+
+def _room_for_state(training: ThreeD, whole: State) -> dict[str, Piece]:
+    back = {training.whole_name(name): name for name in training.shapes}
+    dtypes = {}
+    for key, tensor in whole.items():
+        kind, name, entry = split(key)
+        if kind != "model" and name in back:
+            dtypes[f"{kind}/{back[name]}/{entry}"] = tensor.dtype
+    if training.zero:
+        return room_for_state(training.zero, dtypes)
+    room = {}
+    for key, dtype in dtypes.items():
+        kind, name, _ = split(key)
+        size = training.shapes[name].numel() if kind == "state" else 1
+        device = training.device if kind == "state" else "cpu"
+        room[key] = Piece(torch.empty(size, dtype=dtype, device=device), 0, size)
+    return room
+
+
+def _set_state(training: ThreeD, pieces: Mapping[str, Piece]) -> None:
+    if training.zero:
+        options = [_options(group) for group in training.optimizer.param_groups]
+        set_state(training.zero, pieces, options)
+        return
+    parameters = dict(training.stages.named_parameters())
+    training.optimizer.state.clear()
+    for key, piece in pieces.items():
+        kind, name, entry = split(key)
+        shape = training.shapes[name] if kind == "state" else ()
+        training.optimizer.state[parameters[name]][entry] = piece.tensor.view(shape)
+
+
+def _options(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in group.items() if key != "params"}

@@ -1,0 +1,6 @@
+"""Training off the laptop: one program, started by torchrun on one node or on many.
+
+    torchrun --nproc-per-node 8 -m course_lib.train --pipeline 2 --tensor 2 --zero 1
+
+`options` is what can be asked for, `loop` what every rank does, `checkpoint` what survives.
+"""

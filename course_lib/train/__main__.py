@@ -1,0 +1,15 @@
+"""`torchrun ... -m course_lib.train`: see `--help`."""
+
+import sys
+
+from course_lib.train.loop import train
+from course_lib.train.options import parse
+
+
+def main() -> int:
+    train(parse(sys.argv[1:]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
