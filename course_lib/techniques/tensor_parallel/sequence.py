@@ -33,6 +33,7 @@ from torch.autograd.function import once_differentiable
 from torch.profiler import record_function
 
 from course_lib.techniques.fusion import fused_all_reduce
+from course_lib.techniques.renamed import all_gather_single, reduce_scatter_single
 from course_lib.techniques.tensor_parallel.axis import Share, TensorAxis, even_share
 from course_lib.techniques.tensor_parallel.state import shares_of
 
@@ -97,7 +98,7 @@ def start_gather(x: torch.Tensor, axis: TensorAxis) -> Callable[[], torch.Tensor
         return x.clone
     batch, tokens, *rest = x.shape
     parts = x.new_empty(axis.size * batch, tokens, *rest)
-    work = dist.all_gather_into_tensor(parts, x.contiguous(), group=axis.group, async_op=True)
+    work = all_gather_single(parts, x.contiguous(), group=axis.group, async_op=True)
 
     def finish() -> torch.Tensor:
         work.wait()
@@ -114,7 +115,7 @@ def start_reduce_scatter(x: torch.Tensor, axis: TensorAxis) -> Callable[[], torc
     by_rank = x.unflatten(_TOKENS, (axis.size, -1)).transpose(0, 1)  # (t, B, T/t, C)
     own = x.new_empty(by_rank.shape[1:])
     parts = by_rank.flatten(0, 1).contiguous()
-    work = dist.reduce_scatter_tensor(own, parts, group=axis.group, async_op=True)
+    work = reduce_scatter_single(own, parts, group=axis.group, async_op=True)
 
     def finish() -> torch.Tensor:
         work.wait()
