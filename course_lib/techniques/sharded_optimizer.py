@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.profiler import record_function
 
 from .flat_shards import FlatShards, present_anywhere
 from .sharded_clipping import clip_grad_norm_
@@ -34,6 +35,7 @@ class ShardedOptimizer:
     group: the ranks that the shards are spread over.
 
     ready: whether the pieces have their gradients.
+    grouped: the model's parameters of each group.
     pieces: parameter -> this rank's piece of it, where there is one.
     """
 
@@ -57,6 +59,7 @@ class ShardedOptimizer:
         trainable = [parameter for flat in self.flats for parameter in flat.parameters]
         groups = [{"params": trainable}] if param_groups is None else param_groups
         _check(groups, trainable)
+        self.grouped = [[p for p in group["params"] if p.requires_grad] for group in groups]
         self.optimizer = make_optimizer([self._of_pieces(group) for group in groups])
 
     def _of_pieces(self, group: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +92,6 @@ class ShardedOptimizer:
     def step(self) -> None:
         """Step the pieces, and give up their gradients."""
         self.optimizer.step()
-        self.round_to_shards()
         self.forget_gradients()
 
     def forget_gradients(self) -> None:
@@ -103,6 +105,66 @@ class ShardedOptimizer:
         for shard, master in zip(self.shards, self.masters, strict=True):
             if master is not shard:
                 shard.copy_(master)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What this rank would need to go on, at the same world size; nothing is copied."""
+        return {
+            "shard_numels": [master.numel() for master in self.masters],
+            "rank": dist.get_rank(self.group),
+            "parameters": self.masters,
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a `state_dict` of the same rank, world size and stage."""
+        for key, own in self.state_dict().items():
+            if key in ("shard_numels", "rank") and state[key] != own:
+                raise ValueError(
+                    f"the state has {key} = {state[key]} and this rank {own}: shards fit the rank, "
+                    "world size and stage that they were made for"
+                )
+        for master, saved in zip(self.masters, state["parameters"], strict=True):
+            master.copy_(saved)
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+class ShardedTraining:
+    """What the stages of ZeRO have in common: a step is reduce, step the shards, refresh.
+
+    sharded: the optimizer of this rank's shards.
+    """
+
+    sharded: ShardedOptimizer
+
+    def reduce_gradients(self) -> None:
+        """Give each piece of this rank the average gradient, if it does not have it yet."""
+        raise NotImplementedError
+
+    def refresh(self) -> None:
+        """Let the model have what the ranks' shards hold."""
+        raise NotImplementedError
+
+    def step(self) -> None:
+        """What the optimizer would do on one device with the gradient of the whole batch."""
+        self.reduce_gradients()
+        with record_function("step of the shard"):
+            self.sharded.step()
+        self.refresh()
+
+    def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
+        """Scale the average gradient to a global norm of at most `max_norm`; returns the norm."""
+        self.reduce_gradients()
+        return self.sharded.clip_grad_norm_(max_norm)
+
+    def state_dict(self) -> dict[str, Any]:
+        """This rank's shards; see `sharded_checkpoint` for other world sizes."""
+        return self.sharded.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a `state_dict` of the same rank, world size and stage."""
+        self.sharded.load_state_dict(state)
+        self.refresh()
 
 
 def _check(groups: Sequence[Mapping[str, Any]], trainable: Sequence[nn.Parameter]) -> None:

@@ -25,10 +25,11 @@ from torch.profiler import record_function
 
 from .distributed_optimizer import broadcast_state
 from .flat_shards import FlatShards, by_kind
-from .sharded_optimizer import MakeOptimizer, ShardedOptimizer
+from .renamed import all_gather_single, reduce_scatter_single
+from .sharded_optimizer import MakeOptimizer, ShardedOptimizer, ShardedTraining
 
 
-class Zero1:
+class Zero1(ShardedTraining):
     """Trains `model` on the ranks of `group`, with the optimizer's state sharded over them.
 
         zero = Zero1(model, lambda groups: torch.optim.AdamW(groups, lr=1e-3))
@@ -52,6 +53,7 @@ class Zero1:
         master_dtype: torch.dtype | None = None,
     ) -> None:
         self.model, self.group = model, group
+        self.frozen: list[tuple[FlatShards, torch.Tensor]] = []  # sharded ones: none before stage 3
         broadcast_state(model, group)
         self.trainable = [p for p in model.parameters() if p.requires_grad]  # a tied one once
         self.flats = [FlatShards(kind, group) for kind in by_kind(self.trainable)]
@@ -97,26 +99,15 @@ class Zero1:
         """(padded,) on each rank -> the average of this rank's shard, (shard_numel,)."""
         shard = gradient.new_empty(flat.shard_numel)
         with record_function("reduce-scatter gradients"):
-            dist.reduce_scatter_tensor(shard, gradient, group=self.group)
+            reduce_scatter_single(shard, gradient, group=self.group)
         return shard.div_(flat.ranks)
 
-    def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
-        """Scale the average gradient to a global norm of at most `max_norm`; returns the norm."""
-        self.reduce_gradients()
-        return self.sharded.clip_grad_norm_(max_norm)
-
-    def step(self) -> None:
-        """Step this rank's shard, then fetch the others'."""
-        self.reduce_gradients()
-        with record_function("step of the shard"):
-            self.sharded.step()
-        self.gather_parameters()
-
-    def gather_parameters(self) -> None:
+    def refresh(self) -> None:
         """Fill the parameters with the shards of all ranks."""
+        self.sharded.round_to_shards()
         with record_function("all-gather parameters"):
             for flat, values in zip(self.flats, self.values, strict=True):
-                dist.all_gather_into_tensor(values, flat.own(values), group=self.group)
+                all_gather_single(values, flat.own(values), group=self.group)
 
 
 class CarelessZero1(Zero1):

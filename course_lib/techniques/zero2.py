@@ -26,7 +26,8 @@ from torch.profiler import record_function
 from .distributed_optimizer import broadcast_state
 from .flat_shards import FlatShards
 from .fusion import pack
-from .sharded_optimizer import MakeOptimizer, ShardedOptimizer
+from .renamed import all_gather_single, reduce_scatter_single
+from .sharded_optimizer import MakeOptimizer, ShardedOptimizer, ShardedTraining
 
 BUCKET_BYTES = 4 * 2**20
 
@@ -59,7 +60,7 @@ class Bucket:
         self.sent = self.flat.zeros() if self.whole is None else self.whole
         self.arriving = self.sent.new_empty(self.flat.shard_numel)
         with record_function("reduce-scatter gradients"):
-            self.work = dist.reduce_scatter_tensor(
+            self.work = reduce_scatter_single(
                 self.arriving, self.sent, group=self.flat.group, async_op=True
             )
         self.whole, self.places = None, {}
@@ -73,7 +74,7 @@ class Bucket:
         del self.work, self.sent, self.arriving
 
 
-class Zero2:
+class Zero2(ShardedTraining):
     """As `Zero1`, with gradients sharded over the ranks during backward.
 
     Several backward passes before a step add up. After one, every `.grad` of the model is None.
@@ -93,6 +94,7 @@ class Zero2:
         bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
         self.model, self.group = model, group
+        self.frozen: list[tuple[FlatShards, torch.Tensor]] = []  # sharded ones: none before stage 3
         broadcast_state(model, group)
         self.trainable = [p for p in model.parameters() if p.requires_grad]  # a tied one once
         runs = pack(reversed(self.trainable), bucket_bytes)
@@ -158,20 +160,9 @@ class Zero2:
         if not self.sharded.ready:
             self.sharded.set_gradients([bucket.shard for bucket in self.buckets], self.present)
 
-    def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
-        """Scale the average gradient to a global norm of at most `max_norm`; returns the norm."""
-        self.reduce_gradients()
-        return self.sharded.clip_grad_norm_(max_norm)
-
-    def step(self) -> None:
-        """Step this rank's shards, then fetch the others'."""
-        self.reduce_gradients()
-        with record_function("step of the shard"):
-            self.sharded.step()
-        self.gather_parameters()
-
-    def gather_parameters(self) -> None:
+    def refresh(self) -> None:
         """Fill the parameters with the shards of all ranks."""
+        self.sharded.round_to_shards()
         with record_function("all-gather parameters"):
             for flat, values in zip(self.flats, self.values, strict=True):
-                dist.all_gather_into_tensor(values, flat.own(values), group=self.group)
+                all_gather_single(values, flat.own(values), group=self.group)

@@ -21,15 +21,14 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.autograd.graph import register_multi_grad_hook
-from torch.profiler import record_function
 
 from .distributed_optimizer import broadcast_state
-from .sharded_optimizer import MakeOptimizer, ShardedOptimizer
+from .sharded_optimizer import MakeOptimizer, ShardedOptimizer, ShardedTraining
 from .zero2 import Bucket
 from .zero3_unit import Unit, blocks, divide, tensors_in
 
 
-class Zero3:
+class Zero3(ShardedTraining):
     """As `Zero2`, with parameters sharded, and gathered module by module by hooks.
 
     Outside of forward and backward, a parameter of the model is the 1-D piece of it on this rank;
@@ -62,6 +61,7 @@ class Zero3:
         self.root = self.units[model]
         self.buckets = [bucket for unit in self.units.values() for bucket in unit.buckets]
         self.flats = [bucket.flat for bucket in self.buckets]
+        self.frozen = [pair for unit in self.units.values() for pair in unit.frozen()]
         own = [s for u in self.units.values() for s in u.shards[: len(u.buckets)]]
         self.sharded = ShardedOptimizer(
             self.flats, own, make_optimizer, param_groups, master_dtype, group
@@ -174,16 +174,9 @@ class Zero3:
         if not self.sharded.ready:
             self.sharded.set_gradients([bucket.shard for bucket in self.buckets], self.present)
 
-    def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
-        """Scale the average gradient to a global norm of at most `max_norm`; returns the norm."""
-        self.reduce_gradients()
-        return self.sharded.clip_grad_norm_(max_norm)
-
-    def step(self) -> None:
-        """Step this rank's shards; the next forward pass fetches the others'."""
-        self.reduce_gradients()
-        with record_function("step of the shard"):
-            self.sharded.step()
+    def refresh(self) -> None:
+        """Round to the model's precision; the next forward pass gathers."""
+        self.sharded.round_to_shards()
 
     @contextmanager
     def whole_parameters(self) -> Iterator[None]:

@@ -17,6 +17,7 @@ from torch import nn
 from torch.profiler import record_function
 
 from .flat_shards import FlatShards, by_kind
+from .renamed import all_gather_single
 from .zero2 import Bucket
 
 
@@ -50,6 +51,11 @@ class Unit:
         self.sent = False
         self.free()
 
+    def frozen(self) -> list[tuple[FlatShards, torch.Tensor]]:
+        """Layout and shard of the parameters that are not trained."""
+        both = list(zip(self.flats, self.shards, strict=True))
+        return both[len(self.buckets) :]
+
     def start_gather(self) -> None:
         """Begin to make the parameters whole, if they are not."""
         if self.whole or self.gathering is not None:
@@ -59,7 +65,7 @@ class Unit:
             for flat, whole, shard in zip(self.flats, self.wholes, self.shards, strict=True):
                 whole.untyped_storage().resize_(whole.nbytes)
                 self.gathering.append(
-                    dist.all_gather_into_tensor(whole, shard, group=flat.group, async_op=True)
+                    all_gather_single(whole, shard, group=flat.group, async_op=True)
                 )
 
     def gather(self) -> None:

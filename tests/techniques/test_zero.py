@@ -4,14 +4,18 @@ import pytest
 
 from course_lib.models import NASTY_MODELS
 from course_lib.ranks import collect
-from course_lib.techniques.zero1 import CarelessZero1, Zero1
+from course_lib.techniques.zero1 import Zero1
 from course_lib.techniques.zero2 import Zero2
+from course_lib.techniques.zero3 import Zero3
 from tests.techniques.zero_cases import OPTIMIZERS, differences, on_ranks, one_process
 
 SMALL = {"bucket_bytes": 160}  # several buckets, even in these models
-STAGES = {"1": (Zero1, {}), "careless 1": (CarelessZero1, {}), "2": (Zero2, SMALL)}
+STAGES = {
+    "1": (Zero1, {}),
+    "2": (Zero2, SMALL),
+    "3": (Zero3, {}),
+}
 NAMES = list(NASTY_MODELS)
-
 
 CASES = [(n, "adamw", n % 2 == 1) for n in (1, 2, 3, 4, 5)] + [(3, "sgd", True)]
 
