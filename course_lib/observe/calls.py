@@ -48,12 +48,12 @@ class Call:
     blocking: bool = False
 
 
-def parser(op: OpOverload) -> Callable[[tuple, dict], Call]:
-    """What makes a `Call` of the arguments of `op`, one of `OPERATORS`."""
+def parser(op: OpOverload) -> Callable[[tuple, dict], Call | list[Call]]:
+    """What makes a `Call` (of a batch, several) of the arguments of `op`, one of `OPERATORS`."""
     make = OPERATORS[op._schema.name]
     names = [argument.name for argument in op._schema.arguments]
 
-    def parse(args: tuple, kwargs: dict) -> Call:
+    def parse(args: tuple, kwargs: dict) -> Call | list[Call]:
         return make(dict(zip(names, args, strict=False)) | kwargs)
 
     return parse
@@ -241,7 +241,18 @@ def _functional(op: str) -> Callable[[dict], Call]:
     return make
 
 
-OPERATORS: dict[str, Callable[[dict], Call]] = {
+def _batch(a: dict) -> list[Call]:
+    """Sends and receives in one call, each with its own tensor to wait for."""
+    columns = zip(a["op_list"], a["tensors"], a["peer_list"], a["tag_list"], strict=True)
+    return [
+        _functional(op.removeprefix("i"))(
+            {"tensor": tensor, "dst": peer, "tag": tag, "group_name": a["group_name"]}
+        )
+        for op, tensor, peer, tag in columns
+    ]
+
+
+OPERATORS: dict[str, Callable[[dict], Call | list[Call]]] = {
     "c10d::send": _send,
     "c10d::recv_": _recv,
     "c10d::recv_any_source_": _recv,
@@ -264,6 +275,7 @@ OPERATORS: dict[str, Callable[[dict], Call]] = {
     "c10d::monitored_barrier_": _barrier,
     "_c10d_functional::isend": _functional("send"),
     "_c10d_functional::irecv": _functional("recv"),
+    "_c10d_functional::batch_p2p_ops": _batch,
     "_c10d_functional::broadcast": _functional("broadcast"),
     "_c10d_functional::broadcast_": _functional("broadcast"),
     "_c10d_functional::all_reduce": _functional("all_reduce"),

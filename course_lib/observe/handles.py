@@ -7,6 +7,7 @@ after that a weak reference tells when it is dropped. Those that no Python code 
 until they are first seen to be complete.
 """
 
+import itertools
 import sys
 import time
 import weakref
@@ -47,7 +48,8 @@ class Handles:
         self._journal, self._watch, self._note = journal, watch, note
         self._stopwatch = stopwatch
         self._pending: dict[int, _Pending] = {}  # by id of the Work
-        self._functional: dict[int, _Pending] = {}  # by address of the result's storage
+        # By address of the result's storage; a tensor may be sent to several ranks at once.
+        self._functional: dict[int, list[_Pending]] = {}
         self._unseen: list[tuple[_Pending, Work]] = []
         self._fresh: Work | None = None
         self._original: dict[str, Any] = {}
@@ -65,7 +67,7 @@ class Handles:
         self.poll()
         self._fresh = None
         if whole:
-            for pending in [*self._pending.values(), *self._functional.values()]:
+            for pending in [*self._pending.values(), *itertools.chain(*self._functional.values())]:
                 self._tell_if_lost(pending)
         self._pending.clear()
         self._functional.clear()
@@ -90,7 +92,7 @@ class Handles:
         """`event` is under way, and wait_tensor on any of `tensors` waits for it."""
         pending = _Pending(event)
         for tensor in tensors:
-            self._functional[tensor.untyped_storage()._cdata] = pending
+            self._functional.setdefault(tensor.untyped_storage()._cdata, []).append(pending)
 
     def poll(self) -> None:
         """Something else happens: let go of the last handle, and look at those nobody sees."""
@@ -107,16 +109,18 @@ class Handles:
     def wait_tensor(self, args: tuple, kwargs: dict, carry_out: Any) -> Any:
         """Around the operator that waits for the tensor of a functional collective."""
         tensor = args[0] if args else kwargs["tensor"]
-        pending = self._functional.pop(tensor.untyped_storage()._cdata, None)
-        if pending is None:
+        waited_for = self._functional.pop(tensor.untyped_storage()._cdata, None)
+        if waited_for is None:
             return carry_out()
         self._stopwatch.stop()
-        if not pending.waiting:
-            pending.waiting = True
-            self._journal.wait(pending.event.n, time.monotonic())
+        for pending in waited_for:
+            if not pending.waiting:
+                pending.waiting = True
+                self._journal.wait(pending.event.n, time.monotonic())
         result = carry_out()
-        self._journal.done(pending.event.n, time.monotonic())
-        self._watch.land(pending.event, sys._getframe())
+        for pending in waited_for:
+            self._journal.done(pending.event.n, time.monotonic())
+            self._watch.land(pending.event, sys._getframe())
         self._stopwatch.start()
         return result
 

@@ -4,6 +4,7 @@ Lines go straight to the operating system, so that the journal of a rank which i
 inside gloo, is complete up to that moment. Frames and groups are told once and referred to by
 number, and times are `time.monotonic()` in seconds:
 
+    ["clock", zero]             what `time.time()` was when `time.monotonic()` was 0
     ["rank", version, rank, world size]
     ["group", id, name, [global ranks]]
     ["frame", id, file, line, function]
@@ -23,6 +24,7 @@ import functools
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +35,21 @@ _text = functools.lru_cache(maxsize=4096)(json.dumps)  # the same few strings an
 
 
 class JournalWriter:
-    """Appends to the journal at `path`, until it is closed.
+    """Begins the journal at `path` and appends to it, until it is closed.
 
     A process forked from the rank writes nothing, and nor does a hook that runs too late.
     """
 
     def __init__(self, path: str | os.PathLike):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         self._fd = os.open(path, flags, 0o600)
         self._writer: int | None = os.getpid()
         self._frames: dict[Frame, str] = {}
         self._groups: dict[tuple[str, tuple[int, ...]], str] = {}
         self._new: list[str] = []  # definitions that the next line needs
+
+    def clock(self, zero: float) -> None:
+        self._write(f'["clock",{zero!r}]')
 
     def rank(self, rank: int, world_size: int) -> None:
         self._write(f'["rank",{VERSION},{rank},{world_size}]')
@@ -123,11 +128,13 @@ def _json(flag: bool) -> str:
 class RankJournal:
     """What the journal at `path` holds; empty if there is none. A last line cut short is left out.
 
-    `whole`: the rank closed its recorder without an exception.
+    zero: when its clock began, in seconds since 1970; None if it does not say.
+    whole: the rank closed its recorder without an exception.
     """
 
     def __init__(self, path: str | os.PathLike, rank: int):
         self.rank, self.world_size = rank, 0
+        self.zero: float | None = None
         self.events: list[CommEvent] = []
         self.traps: list[Trap] = []
         self.compute: list[ComputeSpan] = []
@@ -138,6 +145,22 @@ class RankJournal:
         self._groups: dict[int, tuple[str, tuple[int, ...]]] = {}
         for kind, *fields in _lines(Path(path)):
             getattr(self, f"_{kind}")(*fields)
+
+    def _clock(self, zero: float) -> None:
+        self.zero = zero
+
+    def shift(self, seconds: float) -> None:
+        """Count all times from `seconds` earlier on."""
+        for event in self.events:
+            event.issued += seconds
+            event.waited = event.waited and event.waited + seconds
+            event.done = event.done and event.done + seconds
+        for rows in (self.compute, self.labels):
+            rows[:] = [
+                replace(row, start=row.start + seconds, end=row.end + seconds) for row in rows
+            ]
+        for block in self.blocks.values():
+            block.steps[:] = [(time + seconds, *rest) for time, *rest in block.steps]
 
     def _rank(self, version: int, rank: int, world_size: int) -> None:
         if version != VERSION:

@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import Work
 
 from course_lib.observe import calls, refuse
 from course_lib.observe.events import CommEvent, Frame, Trap
-from course_lib.observe.frames import look
+from course_lib.observe.frames import Stack, look
 from course_lib.observe.handles import Handles
 from course_lib.observe.journal import JournalWriter
 from course_lib.observe.meter import Meter
@@ -33,6 +33,9 @@ class Recorder:
 
         with Recorder("rank0.journal"):
             train()
+
+    What is in that file already goes. Under torchrun, let each rank write into one folder, which
+    `read_trace` puts together: `Recorder(f"run/{os.environ['RANK']}.journal")`.
 
     rank: this process's rank, if the default process group is not up yet.
     memory: record what lies in memory as well, which slows small operators down several times.
@@ -60,6 +63,7 @@ class Recorder:
         self._stopwatch = Stopwatch(self._journal, self._spans)
         self._handles = Handles(self._journal, self._watch, self._note, self._stopwatch)
         self._taps = Taps()
+        self._journal.clock(time.time() - time.monotonic())
         if dist.is_initialized():
             self._introduce()
         self._handles.open()
@@ -126,17 +130,36 @@ class Recorder:
 
         return around
 
-    def _communicate(self, call: calls.Call, carry_out: Callable[[], Any]) -> Any:
+    def _communicate(
+        self, call: calls.Call | list[calls.Call], carry_out: Callable[[], Any]
+    ) -> Any:
         if not self._introduced:
             self._introduce()
         self._handles.poll()
         stack = look(sys._getframe())
-        held = call.functional or not stack.native
+        batch = call if isinstance(call, list) else [call]
+        held = not stack.native or any(each.functional for each in batch)
         if held:
-            if reason := refuse.reason(call):
-                self._note(*reason, stack.where)
-                raise ValueError(reason[1])
-            self._watch.calling(call, stack.where)
+            for each in batch:
+                if reason := refuse.reason(each):
+                    self._note(*reason, stack.where)
+                    raise ValueError(reason[1])
+                self._watch.calling(each, stack.where)
+        # Written before it is carried out: gloo may abort the process in the middle of it.
+        events = [self._issue(each, stack, held) for each in batch]
+        try:
+            result = carry_out()
+        except BaseException:
+            # A connection is gone: this is where the rank got stuck, and wait() never comes.
+            for event in events:
+                self._journal.wait(event.n, time.monotonic())
+            raise
+        results = result if isinstance(call, list) else [result]
+        for event, each, made in zip(events, batch, results, strict=True):
+            self._under_way(event, each, made)
+        return result
+
+    def _issue(self, call: calls.Call, stack: Stack, held: bool) -> CommEvent:
         ranks = self._ranks(call.group)
         event = CommEvent(
             self.rank,
@@ -159,18 +182,10 @@ class Recorder:
         )
         self._count += 1
         if self._meter:
-            for group in (*call.reads.values(), *call.writes.values()):
-                self._meter.communicated(group)
-        # Written before it is carried out: gloo may abort the process in the middle of it.
+            for tensors in (*call.reads.values(), *call.writes.values()):
+                self._meter.communicated(tensors)
         self._journal.issue(event)
-        try:
-            result = carry_out()
-        except BaseException:
-            # A connection is gone: this is where the rank got stuck, and wait() never comes.
-            self._journal.wait(event.n, time.monotonic())
-            raise
-        self._under_way(event, call, result)
-        return result
+        return event
 
     def _under_way(self, event: CommEvent, call: calls.Call, result: Any) -> None:
         if call.functional:

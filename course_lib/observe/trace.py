@@ -136,13 +136,18 @@ class Trace:
             raise ValueError(f"{path} is a damaged trace: {problem}") from None
 
 
-def read_trace(paths: Mapping[int, str | os.PathLike]) -> Trace:
-    """The trace of the ranks whose journals are at `paths`, {rank: path}.
+def read_trace(paths: Mapping[int, str | os.PathLike] | str | os.PathLike) -> Trace:
+    """The trace of the ranks whose journals are at `paths`, {rank: path}, or are all in one folder.
 
-    A journal that is missing or cut short gives what there is: an operation whose end was not
-    written has `done` None.
+    In a folder they are the files named *.journal, and each says its rank itself. A journal that is
+    missing or cut short gives what there is: an operation whose end was not written has `done`
+    None. Ranks on other machines count seconds from another zero; their times are brought to the
+    first rank's, as exactly as the machines agree on the time of day.
     """
+    if not isinstance(paths, Mapping):
+        paths = _ranks_in(Path(paths))
     journals = [RankJournal(path, rank) for rank, path in sorted(paths.items())]
+    _same_clock(journals)
     world_size = max([0, *(j.world_size for j in journals), *(rank + 1 for rank in paths)])
     events = [event for journal in journals for event in journal.events]
     traps = [trap for journal in journals for trap in journal.traps]
@@ -150,6 +155,28 @@ def read_trace(paths: Mapping[int, str | os.PathLike]) -> Trace:
     labels = [label for journal in journals for label in journal.labels]
     blocks = [block for journal in journals for block in journal.blocks.values()]
     return Trace(world_size, events, traps, compute, labels, blocks)
+
+
+def _ranks_in(folder: Path) -> dict[int, Path]:
+    """{rank: journal} of a folder."""
+    found: dict[int, Path] = {}
+    for path in sorted(folder.glob("*.journal")):
+        journal = RankJournal(path, -1)
+        if journal.rank in found:
+            raise ValueError(f"{path} and {found[journal.rank]} are both of rank {journal.rank}")
+        if journal.rank >= 0:  # it came so far as to say so
+            found[journal.rank] = path
+    if not found:
+        raise ValueError(f"{folder} has no *.journal in which a recorder has written its rank")
+    return found
+
+
+def _same_clock(journals: list[RankJournal]) -> None:
+    zeros = [journal.zero for journal in journals if journal.zero is not None]
+    for journal in journals:
+        # Less than a second is the time of day being set, on one and the same machine.
+        if journal.zero is not None and abs(journal.zero - zeros[0]) > 1:
+            journal.shift(journal.zero - zeros[0])
 
 
 def _later(event: CommEvent, time: float) -> bool:

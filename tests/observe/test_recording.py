@@ -105,6 +105,39 @@ def functional_collectives():
     return total.item(), scattered + 1
 
 
+def functional_messages():
+    rank, room, more = dist.get_rank(), torch.zeros(4), torch.zeros(4)
+    out = torch.full((4,), float(rank))
+    made = functional.batch_p2p_ops_inplace(
+        ["isend", "irecv", "isend", "irecv"],
+        [1 - rank] * 4,
+        [5, 5, 6, 6],
+        [out, room, out, more],
+        dist.group.WORLD,
+    )
+    for tensor in made:
+        functional.wait_tensor(tensor)
+    return room
+
+
+@pytest.mark.skipif(
+    not hasattr(functional, "batch_p2p_ops_inplace"), reason="this torch has no such batch"
+)
+def test_a_batch_of_functional_messages_is_told_apart():
+    results = collect(functional_messages, 2)
+    assert [room.tolist() for room in results] == [[1] * 4, [0] * 4]
+    events = results.trace.of(0)
+    assert [(e.op, e.peer, e.tag, e.nbytes, e.native) for e in events] == [
+        ("send", 1, 5, 16, False),
+        ("recv", 1, 5, 16, False),
+        ("send", 1, 6, 16, False),
+        ("recv", 1, 6, 16, False),
+    ]
+    assert all(e.issued <= e.waited <= e.done for e in events)
+    assert results.trace.traps == []
+    assert len(results.trace.match().pairs) == 4
+
+
 def test_functional_collectives_are_waited_for_when_they_are_used():
     results = collect(functional_collectives, 2)
     assert [total for total, _ in results] == [8, 8]

@@ -106,3 +106,45 @@ def test_a_trace_cut_short_or_of_another_version_is_refused(journal, tmp_path):
     path.write_text(json.dumps(content))
     with pytest.raises(ValueError, match="damaged trace"):
         Trace.load(path)
+
+
+def part(path, rank, zero, sent):
+    writer = JournalWriter(path)
+    writer.clock(zero)
+    writer.rank(rank, 2)
+    writer.compute(sent - 0.5, sent - 0.25, 0.25, ("F0.0",))
+    writer.issue(event(rank, 0, "barrier", issued=sent))
+    writer.wait(0, sent)
+    writer.done(0, sent + 1)
+    writer.label("step", sent, sent + 1)
+    writer.block(0, sent, 8, False)
+    writer.close()
+
+
+def test_clocks_of_several_machines_are_brought_together(tmp_path):
+    part(tmp_path / "a.journal", 0, 5000.0, 10.0)
+    part(tmp_path / "b.journal", 1, 4000.0, 1010.0)
+    trace = read_trace(tmp_path)
+    assert [(e.rank, e.issued, e.waited, e.done) for e in trace.events] == [
+        (0, 10, 10, 11), (1, 10, 10, 11),
+    ]  # fmt: skip
+    assert [(span.rank, span.start, span.end) for span in trace.compute] == [
+        (0, 9.5, 9.75), (1, 9.5, 9.75),
+    ]  # fmt: skip
+    assert {(label.start, label.end) for label in trace.labels} == {(10, 11)}
+    assert [block.steps for block in trace.blocks] == [[(10, 8, False)]] * 2
+
+
+def test_one_machine_has_one_clock(tmp_path):
+    part(tmp_path / "a.journal", 0, 5000.0, 10.0)
+    part(tmp_path / "b.journal", 1, 5000.2, 10.0)  # the time of day was set in between
+    assert {e.issued for e in read_trace(tmp_path).events} == {10}
+
+
+def test_a_folder_that_holds_no_run_or_two_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"has no \*.journal"):
+        read_trace(tmp_path)
+    part(tmp_path / "a.journal", 1, 0.0, 1.0)
+    part(tmp_path / "b.journal", 1, 0.0, 1.0)
+    with pytest.raises(ValueError, match="are both of rank 1"):
+        read_trace(tmp_path)
