@@ -73,6 +73,9 @@ class Grader:
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
             )
+        if self._control.recv(1) != nursery.READY:
+            self.close()
+            raise WallsError("the process that starts the runs has ended; see the lines above")
 
     def verdict(
         self, exercise: Exercise, program: Program, cases: Sequence[Case], imports: Sequence[str]
@@ -247,6 +250,7 @@ def _judged(exercise: Exercise, case: Case, outcome: Outcome) -> Finding | None:
 
 def _packed(exercise: Exercise, program: Program, cases: Sequence[Case]) -> bytes:
     """The task without anything that tells right from wrong. Code of the exercise goes by value."""
+    cloudpickle.register_pickle_by_value(sys.modules[exercise.on_rank.__module__])
     bare = dataclasses.replace(
         exercise, cases=None, judge=None, hints=("", "", ""), passed="", allowed=None
     )

@@ -99,15 +99,17 @@ def lock_in(walls: Walls, folder: str) -> None:
 
     Its current folder is afterwards the one that it may write to.
     """
+    temporary = folder
     if walls.namespaces:
         _new_root(walls)
         _loopback_up()
-        folder = WORK
+        # Apart from each other: a run that fills its folder can still say so.
+        folder, temporary = WORK, "/dev/shm"
     elif os.geteuid() == 0:
         os.chown(folder, walls.user, walls.user)
     os.chdir(folder)
-    tempfile.tempdir = folder
-    os.environ.update(HOME=folder, TMPDIR=folder, USER="learner", LOGNAME="learner")
+    tempfile.tempdir = temporary
+    os.environ.update(HOME=folder, TMPDIR=temporary, USER="learner", LOGNAME="learner")
     _limit(walls.limits)
     _give_up_rights(walls.user)
     os.umask(0o077)

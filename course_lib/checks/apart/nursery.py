@@ -29,6 +29,7 @@ from course_lib.checks.apart import inmate, isolation
 from course_lib.checks.apart.isolation import Walls
 from course_lib.ranks import hostclient
 
+READY = b"!"
 _TICK = 0.2
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -54,12 +55,13 @@ def send_order(control: socket.socket, order: Order, results: int, leash: int, f
 
 
 def serve(control: socket.socket) -> None:
-    """Fork a keeper for each order, until the grader closes its end."""
+    """Say `READY`, then fork a keeper for each order, until the grader closes its end."""
     for module in ("torch", "torch._dynamo", "course_lib.ranks.rank"):
         importlib.import_module(module)
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are reaped by the system
+    control.sendall(READY)
     while True:
         head, pipes, _, _ = socket.recv_fds(control, 8, 3)
         if not head:
@@ -105,13 +107,14 @@ def _keep(order: Order, results: int, leash: int, fate: int) -> None:
 
 def _watch(child: int, leash: int, memory: int, order: Order) -> tuple[str, int | None]:
     """Why the run is over, and the status of the child if it has ended by itself."""
+    shared = _memory_of(os.getpid())  # what each process of the run has from the nursery
     while True:
         if select.select([leash], [], [], _TICK)[0]:
             return "stopped", None
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             return "ended", status
-        used = sum(map(_memory_of, _descendants(os.getpid())))
+        used = sum(max(0, _memory_of(pid) - shared) for pid in _descendants(os.getpid()))
         if used > memory:
             return "memory", None
         if not order.walls.namespaces and _size_of(order.folder) > order.walls.limits.disk:
