@@ -1,0 +1,221 @@
+"""What the layers of this notebook share: a pass through one on a rank, and verdicts on it.
+
+A case holds what one process would have, in float64. Each rank gets its parts of it, and what it
+computes is compared with the one process: the output, then the gradient of every leaf.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch.profiler import record_function
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from course_lib.checks import compare
+from course_lib.checks.answers import plain
+from course_lib.checks.exercise import Case, Finding, Observation
+from course_lib.checks.reference import Reference
+from course_lib.observe import CommEvent
+
+_SLACK = 1e-9  # of the largest element: float64 through a layer
+FORWARD, BACKWARD = "check: forward", "check: backward"
+ALL_REDUCE = frozenset({"all_reduce"})
+
+Tensors = dict[str, torch.Tensor]
+
+
+@dataclass
+class Exact:
+    """What one process computes.
+
+    outputs: by rank. gradients: by rank and name.
+    looks: what an output may be instead, by rank: {"this rank's own summand": tensor}.
+    gradient_looks: the same for gradients, by rank and name.
+    """
+
+    outputs: list[torch.Tensor]
+    gradients: list[Tensors]
+    looks: list[Tensors] = field(default_factory=list)
+    gradient_looks: list[dict[str, Tensors]] = field(default_factory=list)
+
+
+def normal(rng: random.Random, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(rng.getrandbits(63))
+    return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+
+
+def parts(tensor: torch.Tensor, ranks: int, dim: int) -> list[torch.Tensor]:
+    return [part.contiguous() for part in tensor.chunk(ranks, dim)]
+
+
+def layer_pass(
+    layer: Callable[[Tensors], Any],
+    tensors: Mapping[str, torch.Tensor],
+    weights: torch.Tensor,
+    residual: str = "",
+) -> dict[str, Any]:
+    """Forward and backward on this rank, every tensor a leaf.
+
+    The loss weighs each element of the output with `weights`. residual: a leaf that is added to the
+    output, so that both are handed the same gradient.
+    """
+    leaves = {name: t.clone().requires_grad_(t.is_floating_point()) for name, t in tensors.items()}
+    with record_function(FORWARD), _Products() as products:
+        output = layer(leaves)
+    seen = {"output": plain(output), "gradients": {}, "flops": products.flops}
+    seen["changed"] = [n for n, t in tensors.items() if not torch.equal(leaves[n].detach(), t)]
+    if isinstance(output, torch.Tensor) and output.shape == weights.shape:
+        whole = leaves[residual] + output if residual else output
+        if whole.requires_grad:
+            with record_function(BACKWARD):
+                (whole * weights).sum().backward()
+        seen["gradients"] = {n: plain(t.grad) for n, t in leaves.items() if t.requires_grad}
+    return seen
+
+
+class _Products(TorchDispatchMode):
+    """Counts the multiplications and additions of matrix products.
+
+    As torch's FlopCounterMode does; that one loads torch's compiler at its first operator, which
+    takes seconds.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: tuple, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        if func.name().startswith(("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")):
+            left, right = [arg for arg in args if isinstance(arg, torch.Tensor)][-2:]
+            self.flops += 2 * left.numel() * right.shape[-1]
+        return func(*args, **(kwargs or {}))
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def wrong_values(case: Case, observation: Observation, exact: Exact) -> Finding | None:
+    """The outputs of all ranks, then the gradients of all leaves, against one process."""
+    for rank, seen in enumerate(observation.values):
+        looks = exact.looks[rank] if exact.looks else {}
+        if finding := _differs(seen["output"], exact.outputs[rank], rank, looks):
+            return finding
+        if seen["changed"]:
+            return Finding(
+                f"the result is right, but {seen['changed'][0]} was written to: others may still "
+                "need it. Work on a copy",
+                rank,
+            )
+    for rank, seen in enumerate(observation.values):
+        for name, wanted in exact.gradients[rank].items():
+            looks = exact.gradient_looks[rank].get(name, {}) if exact.gradient_looks else {}
+            got = seen["gradients"].get(name)
+            if finding := _wrong_gradient(name, got, wanted, rank, looks, case.world_size):
+                return finding
+    return None
+
+
+def _wrong_gradient(
+    name: str, got: Any, wanted: torch.Tensor, rank: int, looks: Tensors, ranks: int
+) -> Finding | None:
+    title = f"the output is right, the gradient of {name} is not"
+    if got is None:
+        likely = (
+            f"{title}: there is none. Is the output cut off from {name}, as what a plain "
+            "dist collective returns is?"
+        )
+        return Finding(likely, rank, got="None")
+    finding = _differs(got, wanted, rank, looks)
+    if finding is None:
+        return None
+    if ranks > 1 and _is(got, wanted * ranks):
+        likely = (
+            f"{title}: exactly t = {ranks} times the reference. It is the same on all ranks, and "
+            "was added up over them"
+        )
+        return replace(finding, likely=likely)
+    return replace(finding, likely=f"{title}: {finding.likely}")
+
+
+def _differs(got: Any, wanted: torch.Tensor, rank: int, looks: Tensors) -> Finding | None:
+    slack = torch.full_like(wanted, float(wanted.abs().max()) * _SLACK)
+    finding = compare.mismatch(got, Reference(wanted, slack, wanted.dtype), rank)
+    if finding is None:
+        return None
+    for name, other in looks.items():
+        if _is(got, other):
+            return replace(finding, likely=f"this is {name}")
+    return finding
+
+
+def _is(got: Any, other: torch.Tensor) -> bool:
+    if not isinstance(got, torch.Tensor) or got.shape != other.shape:
+        return False
+    return bool(((got - other).abs() <= _SLACK * other.abs().max()).all())
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def collectives(observation: Observation, rank: int, phase: str) -> list[CommEvent]:
+    """What `rank` ran in FORWARD or in BACKWARD, in order."""
+    return [event for event in observation.trace.of(rank) if phase in event.spans]
+
+
+def messages_of(
+    observation: Observation,
+    ranks: int,
+    phase: str,
+    wanted: Sequence[tuple[str, int]],
+    rule: str,
+) -> Finding | None:
+    """Each rank runs these (operation, bytes) in this phase, in any order, and nothing else."""
+    for rank in range(ranks):
+        found = [(e.op, e.nbytes) for e in collectives(observation, rank, phase)]
+        if ranks > 1 and sorted(found) != sorted(wanted):
+            direction = "forward" if phase == FORWARD else "backward"
+            return Finding(
+                f"the numbers are right, but not what travels {direction}: {rule}",
+                rank,
+                expected=_told(wanted),
+                got=_told(found),
+            )
+    return None
+
+
+def _told(messages: Sequence[tuple[str, int]]) -> str:
+    return ", ".join(f"{op} of {nbytes} bytes" for op, nbytes in messages) or "no communication"
+
+
+def flops(observation: Observation, most: int, rule: str) -> Finding | None:
+    """Multiplications and additions of matrix products forward, on every rank: at most `most`."""
+    for rank, seen in enumerate(observation.values):
+        if seen["flops"] > most:
+            return Finding(
+                f"the numbers are right, but this rank computed too much: {rule}",
+                rank,
+                expected=f"{most} FLOP at most in matrix products",
+                got=f"{seen['flops']} FLOP",
+            )
+    return None
+
+
+def one_each_way(observation: Observation, ranks: int, nbytes: int) -> Finding | None:
+    """One all-reduce of `nbytes` forward and one backward, and nothing else."""
+    return messages_of(
+        observation, ranks, FORWARD, [("all_reduce", nbytes)], "one all-reduce of the output (g)"
+    ) or messages_of(
+        observation,
+        ranks,
+        BACKWARD,
+        [("all_reduce", nbytes)],
+        "one all-reduce of the input's gradient (f)",
+    )
