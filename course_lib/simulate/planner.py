@@ -192,12 +192,12 @@ def _remedies(
             if device.memory >= full[0].need and device.memory > cluster.device.memory
         ]
         if larger:
-            yield f"Devices with more memory would do: {larger[0].name}."
+            yield f"{larger[0].name} would do."
     for factor in _MORE_NODES:
         more = search.least(cluster.with_nodes(cluster.nodes * factor))
         found = (more.on(mesh) for mesh in _meshes(more.cluster.size) if allow(mesh))
         if any(not isinstance(plans, Refused) for plans in found):
-            yield f"So would {more.cluster.nodes} nodes, {more.cluster.size} devices."
+            yield f"{more.cluster.nodes} nodes, {more.cluster.size} devices, would do."
             break
     if max(search.zero) < 3 or search.recompute[-1] != "full":
         yield "Allow ZeRO 3 and full recomputation, which take the least memory."

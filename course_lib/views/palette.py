@@ -20,12 +20,12 @@ class Fill(NamedTuple):
     ink: str = INK
 
 
-# Operations of a schedule. Luminance falls from F to B; halves of a backward lie between.
+# Operations of a schedule, light and dark in turn: a whole backward (B) or its two halves (I, W).
 OPERATIONS = {
     "F": Fill("#8fc9ec"),
     "B": Fill("#0072b2", ink=PAPER),
     "I": Fill("#d55e00", ink=PAPER),
-    "W": Fill("#f2d264"),
+    "W": Fill("#fae9a8"),
 }
 # What memory is for, in the order in which bars are stacked.
 MEMORY = {
@@ -39,7 +39,7 @@ MEMORY = {
 # Where the time of a step goes.
 STEP = {
     "compute": Fill("#0072b2", ink=PAPER),
-    "bubble": Fill("#eeeeee"),
+    "bubble": Fill("#cccccc"),
     "tensor": Fill("#d55e00", ink=PAPER),
     "pipeline": Fill("#f2d264", "//"),
     "data": Fill("#00694d", ink=PAPER),

@@ -1,5 +1,6 @@
 """The planner finds what was published to work, says why the rest does not, and adds up."""
 
+import re
 import time
 from dataclasses import fields, replace
 
@@ -252,7 +253,7 @@ def test_an_impossible_request_says_what_would_make_it_possible():
         _ = found.best
     said = str(caught.value)
     assert "397.9 GB on a device of 80" in said
-    nodes = int(said.split("would ")[1].split(" nodes")[0])
+    nodes = int(re.search(r"(\d+) nodes, \d+ devices, would do", said).group(1))
     assert plan(GPT_3, dgx_a100.with_nodes(nodes), 64).ranked
     assert not plan(GPT_3, dgx_a100.with_nodes(nodes // 2), 64).ranked
 
@@ -261,7 +262,7 @@ def test_devices_with_more_memory_are_named():
     # 1.65 x 10^9 parameters of 20 bytes
     alone = plan(SMALL, replace(v100_32gb, devices_per_node=1), 1, states=MEGATRON_FP16)
     assert alone.refused[0].need == pytest.approx(34 * GB, rel=0.02)
-    assert "Devices with more memory would do: A100 SXM 40 GB." in alone.remedies
+    assert "A100 SXM 40 GB would do." in alone.remedies
 
 
 def test_a_batch_that_does_not_divide_is_told_the_nearest_that_does():

@@ -1,0 +1,62 @@
+"""A recorded run on other devices and other wires: the learner's own trace under sliders."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from course_lib.observe import Trace
+from course_lib.simulate.cluster import dgx_a100
+from course_lib.simulate.collectives import ALGORITHMS
+from course_lib.simulate.hardware import LINKS
+from course_lib.simulate.programs import Computed
+from course_lib.simulate.replaying import replay
+from course_lib.views.explore import Explorer, explore
+from course_lib.views.schedule_gantt import schedule_gantt
+from course_lib.views.view import View
+
+_INSIDE, _BETWEEN = "NVLink 3", "InfiniBand HDR"
+
+
+def replayed(
+    trace: Trace,
+    inside: str = _INSIDE,
+    between: str = _BETWEEN,
+    devices_per_node: int = 8,
+    speed: float = 1,
+    all_reduce: str = "ring",
+    compute: Sequence[Computed] | None = None,
+) -> View:
+    """The timeline of `trace` as it was replayed, in seconds.
+
+    inside, between   links by name (`hardware.LINKS`)
+    devices_per_node  fewer than the run has ranks: it takes several nodes
+    speed             how many times as fast as in the recording a device computes
+    all_reduce        its algorithm
+    compute           as in `replay`; `[]` leaves communication alone, the same on every machine
+    """
+    nodes = -(-trace.world_size // devices_per_node)
+    machine = replace(dgx_a100, devices_per_node=devices_per_node, nodes=nodes)
+    timeline = replay(
+        trace, machine.with_links(inside, between), speed, {"all_reduce": all_reduce}, compute
+    )
+    where = f"{inside}, one node" if nodes == 1 else f"{inside}, {nodes} nodes on {between}"
+    return schedule_gantt(timeline, f"{where}, devices {speed:g}x as fast as here", unit="s")
+
+
+def replay_explorer(trace: Trace, compute: Sequence[Computed] | None = None) -> Explorer:
+    """`replayed` under sliders, for a run of the learner's own."""
+    return explore(
+        functools.partial(replayed, trace, compute=compute),
+        inside=list(LINKS),
+        between=list(LINKS),
+        devices_per_node=[1, 2, 4, 8],
+        speed=[0.1, 1, 10, 100, 1000],
+        all_reduce=[
+            name for name in (*ALGORITHMS["all_reduce"], "hierarchical") if _works(name, trace)
+        ],
+    )
+
+
+def _works(algorithm: str, trace: Trace) -> bool:
+    """Some algorithms are known for powers of two alone."""
+    return algorithm != "recursive_doubling" or trace.world_size & (trace.world_size - 1) == 0

@@ -1,0 +1,64 @@
+"""A learner's own run under sliders is the replay of that run."""
+
+from course_lib.observe import CommEvent, Trace
+from course_lib.simulate import dgx_a100, replay
+from course_lib.views.replay_explorer import replay_explorer, replayed
+
+
+def all_reduces(world_size: int) -> Trace:
+    ranks = tuple(range(world_size))
+    return Trace(
+        world_size,
+        [
+            CommEvent(
+                rank=rank, n=0, op="all_reduce", group="0", ranks=ranks, peer=None, tag=0,
+                nbytes=10**8, shapes=((25 * 10**6,),), dtype="float32", reduce_op="sum",
+                blocking=True, native=False, issued=0.0, waited=0.0, done=1.0,
+            )
+            for rank in ranks
+        ],
+    )  # fmt: skip
+
+
+TRACE = all_reduces(4)
+
+
+def milliseconds(view) -> float:
+    number, unit = view.text.split(": ")[1].split(" long")[0].split()
+    return float(number) * {"s": 1000, "ms": 1, "µs": 0.001}[unit]
+
+
+def test_the_first_picture_is_the_replay_on_a_node_of_a100s():
+    expected = replay(TRACE, dgx_a100).makespan
+    view = replayed(TRACE)
+    assert abs(milliseconds(view) - 1000 * expected) < 0.01
+    assert view.text.startswith("NVLink 3, one node, devices 1x as fast as here: ")
+    assert replay_explorer(TRACE).text == view.text
+
+
+def test_fewer_devices_a_node_take_the_network():
+    inside = replayed(TRACE)
+    across = replayed(TRACE, between="10 GbE", devices_per_node=2)
+    assert "2 nodes on 10 GbE" in across.text
+    assert milliseconds(across) > 100 * milliseconds(inside)
+    # A hierarchical all-reduce sends half as much over the slow wire
+    clever = replayed(TRACE, "NVLink 3", "10 GbE", 2, all_reduce="hierarchical")
+    assert milliseconds(clever) < 0.8 * milliseconds(across)
+
+
+def test_the_widget_offers_what_works_for_this_many_ranks():
+    def offered(world_size):
+        sliders, _ = replay_explorer(all_reduces(world_size)).widget().children
+        return sliders.children[-1].options
+
+    assert "recursive_doubling" in offered(4)
+    assert "recursive_doubling" not in offered(3)
+    assert {"ring", "tree", "hierarchical"} < {*offered(3)}
+
+
+def test_what_does_not_fit_together_is_said():
+    sliders, image = replay_explorer(all_reduces(3)).widget().children
+    before = image.value
+    sliders.children[2].value = 2  # devices a node
+    sliders.children[-1].value = "hierarchical"  # of two ranks and of one
+    assert image.value != before
