@@ -43,7 +43,7 @@ ARROWS = {
     ),
     "checks": Arrows(
         ("course_lib.ranks", "course_lib.observe", "course_lib.simulate", "course_lib.models"),
-        ("torch", "IPython"),
+        ("torch", "IPython", "cloudpickle"),
     ),
     "classroom": Arrows(
         ("course_lib.checks",),
