@@ -5,7 +5,7 @@ Activation Recomputation in Large Transformer Models", 2022. All results are byt
 write GB for 10^9 (DeepSpeed's and Megatron's own printouts divide by 2^30 and 2^20).
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 from .transformer import Transformer
@@ -25,9 +25,9 @@ class StateBytes:
     optimizer: float
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if getattr(self, field.name) < 0:
-                raise ValueError(f"{field.name} = {getattr(self, field.name)} bytes, at least 0")
+        for field in ("parameter", "gradient", "optimizer"):
+            if getattr(self, field) < 0:
+                raise ValueError(f"{field} = {getattr(self, field)} bytes, at least 0")
 
     @property
     def total(self) -> float:

@@ -21,6 +21,10 @@ class Footprint:
     optimizer: float
     activations: float
 
+    def with_activations(self, nbytes: float) -> "Footprint":
+        """The same device with so many bytes of activations."""
+        return Footprint(self.parameters, self.gradients, self.optimizer, nbytes)
+
     @property
     def states(self) -> float:
         """Parameters, gradients and the optimizer's states."""
@@ -70,9 +74,9 @@ def saved_by_stage(
 
 
 def footprint(
-    parameters: float, saved: float, mesh: Mesh, zero: int, states: StateBytes, layer: float
+    parameters: float, mesh: Mesh, zero: int, states: StateBytes, layer: float
 ) -> Footprint:
-    """A device of a stage with `parameters` and `saved` bytes of activations.
+    """A device of a stage with `parameters`, before there are activations.
 
     layer: parameters of one layer on a device. From stage 2 on its gradient, at stage 3 it itself,
     exists whole while it is at work, and one more so that communication can overlap.
@@ -87,4 +91,4 @@ def footprint(
         held[0] += 2 * states.parameter * layer
     if mesh.data > 1 and zero >= 2:
         held[1] += 2 * states.gradient * layer
-    return Footprint(*held, saved)
+    return Footprint(*held, activations=0.0)

@@ -4,7 +4,7 @@ Formulas of Narayanan et al., SC 2021, sections 2 and 3, and Rajbhandari et al.,
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from . import costs
 from .cluster import Cluster
@@ -31,7 +31,8 @@ class StepTime:
     @property
     def total(self) -> float:
         """The step."""
-        return sum(getattr(self, field.name) for field in fields(self))
+        waits = self.bubble + self.tensor + self.pipeline + self.data
+        return self.compute + waits + self.update
 
 
 class StageTimes:

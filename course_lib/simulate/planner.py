@@ -128,6 +128,11 @@ class _Search:
         model, share = self.model, self.batch // mesh.data
         held = stage_parameters(model, layers, mesh.tensor)
         one = 12 * model.hidden**2 / mesh.tensor
+        empty = {
+            (stage, zero): footprint(parameters, mesh, zero, self.states, one)
+            for stage, parameters in enumerate(held)
+            for zero in self.zero
+        }
         sizes = (1,) if self.smallest else _divisors(share)
         cuts = (1,) if self.smallest or mesh.pipeline == 1 else _divisors(max(layers))
         for size, recompute in itertools.product(sizes, self.recompute):
@@ -140,11 +145,8 @@ class _Search:
                     model, self.software, mesh, layers, size, count, chunks, recompute
                 )
                 for zero in self.zero:
-                    memory = max(
-                        (footprint(held[stage], kept, mesh, zero, self.states, one)
-                         for stage, kept in saved.items()),
-                        key=lambda part: part.total,
-                    )  # fmt: skip
+                    stage = max(saved, key=lambda s, z=zero: empty[s, z].states + saved[s])
+                    memory = empty[stage, zero].with_activations(saved[stage])
                     step = stages.step(count, chunks, zero, max(held), self.states)
                     yield Plan(model, mesh, chunks, size, count, zero, recompute, memory, step)
 

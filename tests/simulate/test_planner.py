@@ -177,16 +177,17 @@ def test_full_recomputation_needs_room_for_one_layer_at_work():
 
 @pytest.mark.parametrize(("zero", "each"), [(0, 18), (1, 6 + 12 / 8), (2, 2 + 16 / 8), (3, 18 / 8)])
 def test_states_are_sharded_over_the_data_parallel_ranks(zero, each):
-    held = footprint(1000, 0, Mesh(8, 2, 1), zero, MEGATRON_BF16, layer=0)
+    held = footprint(1000, Mesh(8, 2, 1), zero, MEGATRON_BF16, layer=0)
     assert held.total == held.states == pytest.approx(1000 * each)
-    alone = footprint(1000, 0, Mesh(1, 2, 1), zero, MEGATRON_BF16, layer=100)
+    alone = footprint(1000, Mesh(1, 2, 1), zero, MEGATRON_BF16, layer=100)
     assert alone.total == 18000  # nobody to share with, nothing to gather
 
 
 def test_gathered_layers_come_on_top_at_stage_3():
-    held = footprint(1000, 0, Mesh(8, 1, 1), 3, MEGATRON_BF16, layer=100)
+    held = footprint(1000, Mesh(8, 1, 1), 3, MEGATRON_BF16, layer=100)
     assert held.parameters == 2 * 1000 / 8 + 2 * 2 * 100
     assert held.gradients == 4 * 1000 / 8 + 2 * 4 * 100
+    assert held.with_activations(7).total == held.states + 7
 
 
 def test_an_all_reduce_is_a_scatter_and_a_gather():
