@@ -1,0 +1,255 @@
+"""Several microbatches a step, and one synchronisation.
+
+accumulate(ddp, loss, microbatches, max_norm) -> norm of the gradient before it was clipped
+    ddp is a DistributedDataParallel, or `Replicas`, which promises the same. Afterwards .grad is
+    the gradient of the mean loss over all microbatches of all ranks (all equally large), scaled
+    down so that its norm is at most max_norm. The ranks exchange it once.
+"""
+
+import random
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.profiler import record_function
+
+from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercises.nb03_data_parallel.networks import (
+    FROZEN,
+    TIED,
+    Gradients,
+    gradients,
+    having,
+    make,
+    mean_squares,
+    nbytes_of,
+    network_data,
+    weighted,
+)
+from course_lib.checks.glimpse import glimpse
+from course_lib.checks.numbers import close, number
+
+_ROWS = 2  # of a microbatch
+_SPAN = "check: accumulate"
+_CLOSE = 1e-4  # torch's own clipping adds 1e-6 to the norm
+_LARGE = 1e6
+
+
+class Replicas(nn.Module):
+    """DistributedDataParallel's promise in few lines: backward leaves averages in .grad.
+
+    As there, whether it does is decided in the forward pass. (The original loads so much of torch
+    on every rank that a check with it would take long.)
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        self.require_backward_grad_sync = self.sends = True
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(self._average)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.sends = self.require_backward_grad_sync
+        return self.module(x)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
+
+    def _average(self, parameter: nn.Parameter) -> None:
+        if self.sends:
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= dist.get_world_size()
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    return [
+        _case(rng, 2, 3, _LARGE, []),
+        _case(rng, 3, 2, 0.05, []),
+        _case(rng, 2, 1, 0.1, [FROZEN]),
+        _case(rng, 1, 2, 0.1, []),
+        _case(rng, 2, 4, 0.2, [FROZEN, TIED]),
+    ]
+
+
+def _case(rng: random.Random, n: int, k: int, max_norm: float, options: list[str]) -> Case:
+    data = {**network_data(rng, options, n * k * _ROWS), "k": k, "max_norm": max_norm}
+    ranks = f"{n} rank{'s' * (n > 1)}"
+    micro = f"{k} microbatch{'es' * (k > 1)}"
+    clip = "a norm that needs no clipping" if max_norm == _LARGE else f"max_norm = {max_norm}"
+    return Case(n, f"{micro} on {ranks}, {clip}{having(options)}", data)
+
+
+def _rows(case: Case, rank: int) -> list[slice]:
+    """Rows of each microbatch of a rank."""
+    k = case.data["k"]
+    first = rank * k
+    return [slice((first + i) * _ROWS, (first + i + 1) * _ROWS) for i in range(k)]
+
+
+def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
+    data = case.data
+    model = make(data)
+    ddp = Replicas(model)
+    microbatches = [
+        (data["x"][r].clone(), data["y"][r].clone()) for r in _rows(case, dist.get_rank())
+    ]
+    with record_function(_SPAN):
+        returned = answer(ddp, mean_squares, microbatches, data["max_norm"])
+    return {
+        "returned": plain(returned),
+        "gradients": {name: plain(p.grad) for name, p in model.named_parameters()},
+    }
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def norm_of(by_name: Gradients) -> float:
+    return float(torch.cat([gradient.flatten() for gradient in by_name.values()]).norm())
+
+
+def clipped(by_name: Gradients, max_norm: float) -> Gradients:
+    scale = min(1.0, max_norm / norm_of(by_name))
+    return {name: scale * gradient for name, gradient in by_name.items()}
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    data, n, k = case.data, case.world_size, case.data["k"]
+    parts = [[gradients(data, rows) for rows in _rows(case, rank)] for rank in range(n)]
+    own = [weighted(of_rank, [1 / k] * k) for of_rank in parts]
+    mean = weighted(own, [1 / n] * n)
+    exact = clipped(mean, data["max_norm"])
+    for rank, seen in enumerate(observation.values):
+        got = {name: seen["gradients"][name] for name in exact}
+        if not _near(got, exact):
+            known = _lookalikes(case, parts, own, mean, rank)
+            likely = [text for text, other in known.items() if _near(got, other)]
+            name = next(n for n in exact if got[n] is None or not _near(got, exact, [n]))
+            return Finding(
+                likely[0] if likely else "the gradient is not that of all microbatches, clipped",
+                rank,
+                expected=f"gradient of {name!r}: {glimpse(exact[name])}",
+                got="None" if got[name] is None else glimpse(got[name]),
+            )
+        norm = number(seen["returned"])
+        if norm is None or not close(norm, norm_of(mean), _CLOSE):
+            likely = "the gradients are right; return the norm that they had before clipping"
+            if norm is not None and close(norm, k * norm_of(mean), _CLOSE):
+                likely += f". This is {k} times that: divide each loss by {k}"
+            return Finding(
+                likely,
+                rank,
+                expected=f"{norm_of(mean):.6g}",
+                got=kind_of(seen["returned"]) if norm is None else f"{norm:.6g}",
+            )
+    return _bytes(case, observation) if n > 1 else None
+
+
+def _near(got: dict[str, Any], want: Gradients, names: Collection[str] = ()) -> bool:
+    """Whether these gradients (all, without names) agree, as far as torch's clipping is exact."""
+    largest = max(float(gradient.abs().max()) for gradient in want.values())
+    return all(
+        got[name] is not None and float((got[name] - want[name]).abs().max()) <= _CLOSE * largest
+        for name in names or want
+    )
+
+
+def _lookalikes(
+    case: Case, parts: list[list[Gradients]], own: list[Gradients], mean: Gradients, rank: int
+) -> dict[str, Gradients]:
+    n, k, limit = case.world_size, case.data["k"], case.data["max_norm"]
+    total = weighted(own, [k / n] * n)
+    found = {}
+    if k > 1:
+        found[
+            f"exactly {k} times the reference, the number of microbatches: backward adds up, so "
+            f"divide each loss by {k}"
+        ] = total
+        for name, scale in ((f"exactly 1/{k} of", 1 / k), (f"exactly 1/{n} of", 1 / n)):
+            found[f"{name} the reference: something is divided twice"] = clipped(
+                weighted([mean], [scale]), limit
+            )
+        last = weighted([of_rank[-1] for of_rank in parts], [1 / n / k] * n)
+        found["only the last microbatch is in it: is .grad set to zero in between?"] = clipped(
+            last, limit
+        )
+    found[
+        "this is the rank's own gradient: no backward outside no_sync has sent it. The last "
+        "microbatch runs outside"
+    ] = clipped(own[rank], limit)
+    found["it was not clipped: its norm is above max_norm"] = mean
+    found[
+        "the ranks clipped their own gradients, each by its own norm, before the average: clip "
+        "once, after the backward that averages"
+    ] = weighted([clipped(gradient, limit) for gradient in own], [1 / n] * n)
+    found[
+        "each microbatch was clipped by itself: clip once, when all have been added up and averaged"
+    ] = weighted(
+        [
+            weighted([clipped(weighted([p], [1 / k]), limit) for p in of_rank], [1.0] * k)
+            for of_rank in parts
+        ],
+        [1 / n] * n,
+    )
+    found["each parameter was clipped by itself: max_norm bounds the norm of all together"] = {
+        name: min(1.0, limit / float(gradient.norm())) * gradient for name, gradient in mean.items()
+    }
+    return found
+
+
+def _bytes(case: Case, observation: Observation) -> Finding | None:
+    once, k = nbytes_of(case.data), case.data["k"]
+    for rank in range(case.world_size):
+        events = [event for event in observation.trace.of(rank) if _SPAN in event.spans]
+        nbytes = sum(event.nbytes for event in events if event.op == "all_reduce")
+        if nbytes == once:
+            continue
+        if nbytes == k * once:
+            likely = (
+                f"the gradient is right, but it was sent {k} times, after every microbatch. DDP "
+                "decides in the forward pass: both passes of all but the last belong inside "
+                "`with ddp.no_sync():`"
+            )
+        else:
+            likely = "the gradient is right, but it was not sent exactly once"
+        return Finding(likely, rank, expected=f"{once} bytes all-reduced", got=f"{nbytes} bytes")
+    return None
+
+
+ACCUMULATE = Exercise(
+    name="accumulate",
+    signature="(ddp, loss, microbatches, max_norm)",
+    notebook="03_data_parallel",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        .grad adds up by itself from one backward to the next. So all you decide is which of them
+        also talks to the other ranks, by which factor each loss counts, and when to clip.
+        """,
+        """
+        `with ddp.no_sync():` around forward and backward of all microbatches but the last; the
+        last one, outside, sends the whole sum. Each loss is divided by the number of microbatches.
+        Only then torch.nn.utils.clip_grad_norm_, which returns the norm.
+        """,
+        """
+        k = len(microbatches). For i, (x, y): if i < k - 1, inside with ddp.no_sync():
+        (loss(ddp(x), y) / k).backward(); else the same outside. Then return
+        torch.nn.utils.clip_grad_norm_(ddp.parameters(), max_norm).
+        """,
+    ),
+    passed="the gradient of all microbatches, clipped by its own norm and sent once",
+    allowed=frozenset({"all_reduce"}),
+)
