@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from course_lib.checks import seeds
+from course_lib.checks import progress, seeds
 from course_lib.checks.lookup import by_function
 from course_lib.checks.runner import run_check
 
@@ -16,4 +16,5 @@ def check(fn: Callable) -> None:
     exercise = by_function(fn)
     verdict = run_check(exercise, fn, seeds.public(exercise.name))
     verdict.raise_unless_passed()
+    progress.record(exercise.notebook, exercise.name, fn)
     print(verdict)

@@ -1,6 +1,33 @@
-"""One source a lesson becomes the student's notebook with holes and the executed solution."""
+"""One source a lesson becomes the student's notebook with holes and the executed solution.
 
-from course_lib.classroom.course import Course, Problem
-from course_lib.classroom.lesson import Cell, Lesson, LessonError, read_lesson
+Names load their modules when first used: a learner who asks for the status needs no builder.
+"""
 
-__all__ = ["Cell", "Course", "Lesson", "LessonError", "Problem", "read_lesson"]
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+_HOMES = {
+    "Cell": "lesson",
+    "Course": "course",
+    "Lesson": "lesson",
+    "LessonError": "lesson",
+    "Problem": "course",
+    "read_lesson": "lesson",
+}
+
+__all__ = ["Cell", "Course", "Lesson", "LessonError", "Problem", "read_lesson", "status_view"]
+
+
+def status_view() -> Any:
+    """For a notebook's first cell: what is passed, and what comes next, of all its neighbours."""
+    from course_lib.checks.registry import all_exercises
+    from course_lib.classroom.status import status
+
+    return status(Path.cwd(), all_exercises())
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"course_lib.classroom.{_HOMES[name]}"), name)

@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 
 from course_lib.checks.registry import all_exercises
-from course_lib.classroom.course import Course
-from course_lib.classroom.lesson import LessonError
+from course_lib.classroom.handed_out import untouched
 
 ROOT = Path(__file__).resolve().parents[2]
 # What `grade` exits with. 2 is argparse's, for a command that cannot be carried out.
@@ -17,10 +16,46 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m course_lib.classroom", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_status(commands)
     _add_build(commands)
     _add_grade(commands)
     options = parser.parse_args(arguments)
     return options.run(options)
+
+
+def _add_status(commands) -> None:
+    status = commands.add_parser("status", help="what is passed, and what comes next")
+    status.set_defaults(run=_status)
+    reset = commands.add_parser("reset", help="empty one answer, and keep a copy of it")
+    reset.add_argument("exercise", help="the name of its function")
+    reset.set_defaults(run=_reset)
+
+
+def _status(options) -> int:
+    from course_lib.classroom.status import status
+
+    print(status(ROOT / "notebooks", all_exercises()))
+    return ALL_WELL
+
+
+def _reset(options) -> int:
+    from course_lib.classroom.status import reset
+
+    if options.exercise not in all_exercises():
+        print(f"there is no exercise {options.exercise}", file=sys.stderr)
+        return CANNOT
+    notebook = all_exercises()[options.exercise].notebook
+    try:
+        copy = reset(ROOT, options.exercise, notebook)
+    except (ValueError, OSError) as problem:
+        print(problem, file=sys.stderr)
+        return CANNOT
+    if copy is None:
+        print(f"{options.exercise} is untouched")
+    else:
+        print(f"{options.exercise} is empty again; your answer is kept in {copy}")
+        print("If the notebook is open, reload it: File, Reload Notebook from Disk.")
+    return ALL_WELL
 
 
 def _add_build(commands) -> None:
@@ -35,6 +70,9 @@ def _add_build(commands) -> None:
 
 
 def _build(options) -> int:
+    from course_lib.classroom.course import Course
+    from course_lib.classroom.lesson import LessonError
+
     course = Course(ROOT, all_exercises())
     try:
         found = (
@@ -82,7 +120,7 @@ def _grade(options) -> int:
         graded = grade(
             options.submissions,
             options.out,
-            ROOT / "notebooks",
+            untouched(ROOT),
             all_exercises(),
             settings,
             _show_progress,

@@ -11,10 +11,9 @@ import builtins
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
-import nbformat
+from nbformat import NotebookNode
 
 from course_lib.checks.apart.program import ANSWERS, Piece, Program, without_magics
 from course_lib.checks.apart.slicing import names_of, statements
@@ -55,18 +54,17 @@ class Assignment:
         )
 
 
-def read_assignment(path: Path, exercises: Sequence[str]) -> Assignment:
-    """Read `notebooks/NN_name.ipynb`. Raises `ValueError` for an exercise without a cell there."""
-    notebook = nbformat.read(path, as_version=4)
+def read_assignment(name: str, notebook: NotebookNode, exercises: Sequence[str]) -> Assignment:
+    """From an untouched notebook. Raises `ValueError` for an exercise without a cell there."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     identities = tuple(cell.id for cell in code)
     places = {}
-    for name in exercises:
-        if answer_identity(name) not in identities:
-            raise ValueError(f"{path} has no cell {answer_identity(name)}")
-        places[name] = identities.index(answer_identity(name))
+    for exercise in exercises:
+        if answer_identity(exercise) not in identities:
+            raise ValueError(f"the notebook {name} has no cell {answer_identity(exercise)}")
+        places[exercise] = identities.index(answer_identity(exercise))
     order = dict(sorted(places.items(), key=lambda place: place[1]))
-    return Assignment(path.stem, tuple(cell.source for cell in code), order, identities)
+    return Assignment(name, tuple(cell.source for cell in code), order, identities)
 
 
 def answer_identity(exercise: str) -> str:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from nbformat import NotebookNode
+
 from course_lib.checks import seeds
 from course_lib.checks.apart.grading import Grader
 from course_lib.checks.apart.isolation import Limits
@@ -97,12 +99,12 @@ class Settings:
 def grade(
     submissions: Path,
     out: Path,
-    notebooks: Path,
+    notebooks: Mapping[str, NotebookNode],
     exercises: Mapping[str, Exercise],
     settings: Settings | None = None,
     progress: Callable[[int, int, str], None] = lambda done, total, name: None,
 ) -> Graded:
-    """Grade `submissions` against the pristine `notebooks`; verdicts are kept in `out`.
+    """Grade `submissions` against the untouched `notebooks`; verdicts are kept in `out`.
 
     Raises `ValueError` for folders that cannot be, an unknown lesson, or no submission at all.
     """
@@ -126,14 +128,16 @@ def grade(
         return Graded(reports, lessons, grader.walled)
 
 
-def _assignments(notebooks: Path, exercises: Mapping[str, Exercise]) -> dict[str, Assignment]:
-    by_lesson: dict[str, list[str]] = {}
+def _assignments(
+    notebooks: Mapping[str, NotebookNode], exercises: Mapping[str, Exercise]
+) -> dict[str, Assignment]:
+    names: dict[str, list[str]] = {lesson: [] for lesson in notebooks}
     for name, exercise in exercises.items():
-        by_lesson.setdefault(exercise.notebook, []).append(name)
+        names.get(exercise.notebook, []).append(name)
     return {
-        lesson: read_assignment(notebooks / f"{lesson}.ipynb", names)
-        for lesson, names in sorted(by_lesson.items())
-        if (notebooks / f"{lesson}.ipynb").exists()
+        lesson: read_assignment(lesson, notebook, names[lesson])
+        for lesson, notebook in notebooks.items()
+        if names[lesson]
     }
 
 

@@ -1,0 +1,41 @@
+"""The notebooks as they are handed out, wherever this copy of the course has them.
+
+A teacher has the solutions, and the student's notebook is the solution with holes. A learner's
+bundle has untouched copies in a hidden folder beside the notebooks to work in.
+"""
+
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from course_lib.classroom.holes import BEGIN, with_blanks, with_stubs
+
+COPIES = ".handed_out"
+
+
+def untouched(root: Path) -> dict[str, NotebookNode]:
+    """Lesson -> the student's notebook. Raises `ValueError` where there is neither source."""
+    for folder, prepare in (
+        (root / "solutions", _emptied),
+        (root / "notebooks" / COPIES, lambda notebook: notebook),
+    ):
+        files = sorted(folder.glob("[0-9]*.ipynb"))
+        if files:
+            return {f.stem: prepare(nbformat.read(f, as_version=4)) for f in files}
+    raise ValueError(f"{root} has neither solutions nor notebooks/{COPIES}: no untouched notebooks")
+
+
+def _emptied(solution: NotebookNode) -> NotebookNode:
+    """The student's notebook of an executed solution, as `build` makes it from the source."""
+    for cell in solution.cells:
+        for header in ("exercise", "check"):
+            cell.metadata.pop(header, None)
+        if cell.cell_type != "code":
+            continue
+        cell.outputs, cell.execution_count = [], None
+        if BEGIN in cell.source:
+            fill = with_stubs if cell.id.startswith("answer-") else with_blanks
+            cell.source = fill(cell.source)
+    solution.metadata.pop("jupytext", None)
+    return solution
