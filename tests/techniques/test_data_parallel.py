@@ -12,6 +12,7 @@ from torch.profiler import record_function
 
 from course_lib.models import NASTY_MODELS, batches, tiny_gpt, train
 from course_lib.models.nasty import INPUTS, OUTPUTS
+from course_lib.models.tiny_gpt import token_loss
 from course_lib.ranks import RankError, collect
 from course_lib.techniques.data_parallel import DataParallel
 
@@ -132,6 +133,39 @@ def test_buckets_leave_in_one_order_while_backward_goes_on() -> None:
         assert all(event.waited > sent[-1].issued for event in sent)
         assert all(a.n < b.n for a, b in pairwise(sent))
     assert results.notes == []
+
+
+def test_pytorchs_own_reduces_the_same_bytes_to_the_same_parameters() -> None:
+    def on_ranks():
+        from torch.nn.parallel import DistributedDataParallel
+
+        found = []
+        for wrap in (DataParallel, DistributedDataParallel):
+            model = wrap(tiny_gpt(layers=1, seed=dist.get_rank()).double())
+            optimizer = sgd(model.parameters())
+            for tokens, targets in batches(3, 6):
+                optimizer.zero_grad()
+                mine = slice(dist.get_rank(), None, 2)
+                loss = token_loss(model(tokens[mine]), targets[mine])
+                with record_function(wrap.__name__):
+                    loss.backward()
+                optimizer.step()
+            found.append(copies(model.module))
+        return found
+
+    results = collect(on_ranks, 2, timeout=60)
+    for rank, (ours, theirs) in enumerate(results):
+        for name, parameter in theirs.items():
+            assert (ours[name] - parameter).abs().max() < 1e-12
+        sent = {
+            wrap: sum(
+                event.nbytes
+                for event in results.trace.of(rank)
+                if event.op == "all_reduce" and wrap in event.spans
+            )
+            for wrap in ("DataParallel", "DistributedDataParallel")
+        }
+        assert sent["DataParallel"] == sent["DistributedDataParallel"] > 0
 
 
 def test_no_sync_sends_nothing_and_the_next_backward_sends_it_all() -> None:
