@@ -334,20 +334,15 @@ def data_parallel(model, make_optimizer):
 
 
 def careless(model, make_optimizer):
-    n, rank, own = dist.get_world_size(), dist.get_rank(), list(model.parameters())
-    shard = nn.Parameter(flatten(own, n).chunk(n)[rank].clone())
-    optimizer = make_optimizer([shard])
+    """Your zero1, with an all-reduce wherever it calls dist.reduce_scatter."""
 
-    def step():
-        row = flatten([p.grad for p in own], n)
-        dist.all_reduce(row)
-        shard.grad = row.chunk(n)[rank] / n
-        optimizer.step()
-        shard.grad = None
-        dist.all_gather(list(row.chunk(n)), shard.detach())
-        unflatten(row, own)
+    def all_reduce_and_cut(mine, parts):
+        everything = torch.cat(parts)
+        dist.all_reduce(everything)
+        mine.copy_(everything.chunk(len(parts))[dist.get_rank()])
 
-    return step
+    dist.reduce_scatter = all_reduce_and_cut  # in this rank, which ends with the run
+    return zero1(model, make_optimizer)
 
 
 STEPS = 3
@@ -785,7 +780,9 @@ over_time(memory)
 
 # %%
 ### BEGIN SOLUTION
-guess_zero_redundancy, guess_fsdp, guess_fsdp_kept = 3, 3, 2
+guess_zero_redundancy = 3
+guess_fsdp = 3
+guess_fsdp_kept = 2
 ### END SOLUTION
 
 
@@ -994,7 +991,8 @@ check(checkpointed)
 
 # %%
 ### BEGIN SOLUTION
-guess_k, guess_activations = 6, 12
+guess_k = 6
+guess_activations = 12
 ### END SOLUTION
 
 
