@@ -90,9 +90,9 @@ class Zero3(ShardedTraining):
         if not self.in_backward:  # there, activation checkpointing runs a part again
             self._prefetch(unit, +1)
             self.called.append(unit)
-            inputs = [t for t in tensors_in((args, kwargs)) if t.requires_grad and not t.is_leaf]
-            if inputs and torch.is_grad_enabled() and unit is not self.root:
-                unit.forwards += 1
+            inputs = [t for t in tensors_in((args, kwargs)) if t.grad_fn is not None]
+            unit.forwards += torch.is_grad_enabled()
+            if inputs and unit is not self.root:
                 register_multi_grad_hook(inputs, lambda _: self._after_backward(unit))
         unit.gather()
 
@@ -144,7 +144,7 @@ class Zero3(ShardedTraining):
         """Backward is over: free what is still whole, send what has not left."""
         self._free_all()
         for unit in self.units.values():
-            if not unit.sent:
+            if not unit.sent or any(bucket.whole is not None for bucket in unit.buckets):
                 self._send(unit)
         self._arrive()
         for unit in self.units.values():

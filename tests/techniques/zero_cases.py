@@ -82,21 +82,22 @@ def on_ranks(
     *,
     grouped: bool = False,
     max_norm: float | None = None,
+    steps: int = STEPS,
     **options,
 ) -> dict[str, list[Parameters]]:
     """For each nasty model, the parameters on this rank after each step."""
     return {
-        name: list(_train(stage, name, make_optimizer, grouped, max_norm, options))
+        name: list(_train(stage, name, make_optimizer, grouped, max_norm, steps, options))
         for name in names
     }
 
 
-def _train(stage, name, make_optimizer, grouped, max_norm, options) -> Iterator[Parameters]:
+def _train(stage, name, make_optimizer, grouped, max_norm, steps, options) -> Iterator[Parameters]:
     model = NASTY_MODELS[name](dist.get_rank())  # unequal: the stage has to repair it
     if grouped:
         options = options | {"param_groups": two_groups(model)}
     zero = stage(model, make_optimizer, **options)
-    for x, y in data():
+    for x, y in data(steps):
         zero.zero_grad()
         mse(model, mine(x), mine(y)).backward()
         if max_norm is not None:
