@@ -23,12 +23,14 @@ class _Flight:
     extents: its memory.
     versions: weak references to its tensors, with torch's count of writes to them so far.
     told: the kinds of trap already noted about it.
+    landing: a wait for it has begun, within which nobody writes but gloo itself.
     """
 
     event: CommEvent
     extents: list[Extent] = field(default_factory=list)
     versions: list[tuple[weakref.ref, int]] = field(default_factory=list)
     told: set[str] = field(default_factory=set)
+    landing: bool = False
 
 
 class Flights:
@@ -59,6 +61,11 @@ class Flights:
             watched = reads if event.op in _FILLED_BY_COPY else reads + writes
             flight.versions = [(weakref.ref(t), t._version) for t in watched if _counted(t)]
             self._open[event.n] = flight
+
+    def approach(self, n: int) -> None:
+        """Someone begins to wait for operation `n`."""
+        if n in self._open and self._open[n].event.op in _FILLED_BY_COPY:
+            self._open[n].landing = True
 
     def land(self, n: int) -> bool:
         """Operation `n` was waited for; tells if its memory was changed without being noticed."""
@@ -97,7 +104,7 @@ class Flights:
         first = bisect_left(self._extents, (start - self._longest,))
         last = bisect_left(self._extents, (start + reach(tensor),))
         for _, _, extent, written, flight in self._extents[first:last]:
-            if extent.meets(tensor):
+            if extent.meets(tensor) and not flight.landing:
                 yield written, flight
 
 

@@ -149,6 +149,7 @@ class Handles:
         if not pending.done or again:
             pending.waiting = True
             self._journal.wait(event.n, time.monotonic())
+            self._watch.approach(event)
         try:
             result = original()
             self._settle(pending, work)

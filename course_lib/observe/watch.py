@@ -74,6 +74,10 @@ class Watch(TorchDispatchMode):
         self._flights.start(event, call, results)
         self.arrange()
 
+    def approach(self, event: CommEvent) -> None:
+        """A wait for it begins."""
+        self._flights.approach(event.n)
+
     def land(self, event: CommEvent, frame: FrameType | None = None) -> None:
         """It was waited for, from `frame`, or nobody can any more."""
         if self._flights.land(event.n) and frame:

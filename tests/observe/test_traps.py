@@ -199,6 +199,9 @@ def gathered_into_whole_tensors():
     for _ in range(20):
         whole = [torch.empty(1000) for _ in range(dist.get_world_size())]
         dist.all_gather(whole, torch.ones(1000), async_op=True).wait()
+        part, parts = torch.empty(1000), torch.ones(1000 * dist.get_world_size())
+        dist.all_gather_into_tensor(parts, part.fill_(1), async_op=True).wait()
+        dist.reduce_scatter_tensor(part, parts, async_op=True).wait()
 
 
 def test_what_the_backend_itself_fills_is_not_rewritten():
