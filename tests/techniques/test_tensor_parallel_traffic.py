@@ -70,6 +70,7 @@ def test_sequence_parallelism_moves_the_same_bytes_and_gathers_once_more_behind_
     # 4 all-gathers and 4 reduce-scatters for 4 all-reduces; 2 more gathers for the inputs of the
     # column-parallel layers, of which only the own tokens were kept.
     assert sent == {"all_gather": (4 + 2) * part, "reduce_scatter": 4 * part}
+    assert not trace.traps
 
 
 @pytest.mark.parametrize("size", [2, 4])

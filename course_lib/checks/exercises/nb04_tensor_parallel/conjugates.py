@@ -54,6 +54,7 @@ def _judge_f(case: Case, observation: Observation) -> Finding | None:
                     "this: in y = x + f(x) both summands are handed the same gradient, and it was "
                     "summed in place, for the residual branch too": total + total,
                     "the average over the ranks, where their sum is asked": own + total / t,
+                    "that of the residual branch alone: f(x) is cut off from x": own,
                 }
             }
             for own in weights

@@ -83,9 +83,12 @@ def _exact(case: Case) -> Exact:
         for p in ranks
     ]
     with torch.no_grad():
+        linear = sum((p["x"] @ p["up"].T + p["up_bias"]) @ p["down"].T for p in ranks)
         looks = [
             {
                 "this rank's own summand: g is missing": own + bias,
+                "the average of the summands, and their sum is asked": sum(summands) / t + bias,
+                "right but for the GeLU: it stands between the two layers": linear + bias,
                 f"right but for the last bias: it was added on each of {t} ranks and summed": (
                     output + (t - 1) * bias
                 ),
@@ -93,13 +96,8 @@ def _exact(case: Case) -> Exact:
             for own in summands
         ]
     alone = "the part that came through this rank's own columns: f is missing"
-    shared = (
-        "this: in x + mlp(x) both summands are handed the same gradient, and it was summed in "
-        "place, for the residual branch too"
-    )
-    gradient_looks = [
-        {"x": {alone: weights + own, shared: t * weights + sum(from_ranks)}} for own in from_ranks
-    ]
+    cut = "that of the residual branch alone: mlp(x) is cut off from x"
+    gradient_looks = [{"x": {alone: weights + own, cut: weights}} for own in from_ranks]
     if t == 1:
         looks, gradient_looks = [], []
     return Exact([output.detach()] * t, gradients, looks, gradient_looks)
