@@ -18,7 +18,9 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_status(commands)
     _add_build(commands)
+    _add_validate(commands)
     _add_grade(commands)
+    _add_exports(commands)
     options = parser.parse_args(arguments)
     return options.run(options)
 
@@ -139,6 +141,64 @@ def _grade(options) -> int:
     if odd:
         print(f"{odd} with something odd: {options.out / 'odd'}")
     return ODD if odd else ALL_WELL
+
+
+def _add_validate(commands) -> None:
+    validate = commands.add_parser("validate", help="run notebooks under nbval, with limits")
+    validate.add_argument("notebook", nargs="+", type=Path)
+    validate.add_argument("--cell", type=float, default=60.0, help="seconds for one cell")
+    validate.add_argument("--all", type=float, default=300.0, help="seconds for all of them")
+    validate.add_argument("--junitxml", default="", help="write the results there as well")
+    validate.set_defaults(run=_validate)
+
+
+def _validate(options) -> int:
+    from course_lib.classroom.validating import validate
+
+    paths = [path.resolve() for path in options.notebook]
+    if missing := [path for path in paths if not path.exists()]:
+        print(f"there is no {missing[0]}", file=sys.stderr)
+        return CANNOT
+    return validate(paths, options.cell, options.all, options.junitxml)
+
+
+def _add_exports(commands) -> None:
+    bundle = commands.add_parser("bundle", help="write what learners get, without solutions")
+    bundle.add_argument("out", type=Path, help="a new folder, or a file that ends with .zip")
+    bundle.set_defaults(run=_bundle)
+    nbgrader = commands.add_parser("nbgrader-export", help="write a course that nbgrader takes")
+    nbgrader.add_argument("out", type=Path, help="a new folder")
+    nbgrader.set_defaults(run=_nbgrader_export)
+
+
+def _bundle(options) -> int:
+    from course_lib.classroom.bundle import write_bundle
+    from course_lib.classroom.course import Course
+
+    try:
+        leaks = write_bundle(Course(ROOT, all_exercises()), options.out)
+    except ValueError as problem:
+        print(problem, file=sys.stderr)
+        return CANNOT
+    for leak in leaks:
+        print(leak, file=sys.stderr)
+    if leaks:
+        return PROBLEMS
+    print(f"for learners: {options.out}")
+    return ALL_WELL
+
+
+def _nbgrader_export(options) -> int:
+    from course_lib.classroom.nbgrader_export import export
+
+    try:
+        lessons = export(ROOT / "solutions", options.out)
+    except ValueError as problem:
+        print(problem, file=sys.stderr)
+        return CANNOT
+    print(f"{len(lessons)} assignments in {options.out}/source. Go on there with, for example:")
+    print(f"nbgrader generate_assignment {lessons[0]} --create")
+    return ALL_WELL
 
 
 def _points(text: str) -> tuple[str, float]:

@@ -16,6 +16,7 @@ from course_lib.checks.apart import grading
 from course_lib.checks.apart.isolation import Limits
 from course_lib.classroom.grading.batch import FAILED, Settings, grade
 from course_lib.classroom.grading.reports import write_reports
+from course_lib.classroom.handed_out import untouched
 from tests.classroom import tiny
 
 TOKEN = "a-token-of-the-teacher"
@@ -231,7 +232,7 @@ def batch(request, tmp_path_factory):
         patch.setattr(grading, "_MORE_SECONDS", 8.0)
         limits = Limits(memory=2**30, seconds=20, processes=150, disk=2**26)
         settings = Settings(limits=limits, walled=walled, jobs=3)
-        graded = grade(folder / "in", out, course.root / "notebooks", tiny.EXERCISES, settings)
+        graded = grade(folder / "in", out, untouched(course.root), tiny.EXERCISES, settings)
     write_reports(graded, out)
     del os.environ["TEACHERS_TOKEN"]
     server.shutdown()
