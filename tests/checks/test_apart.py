@@ -1,0 +1,212 @@
+"""What goes behind the walls holds no answer, and what comes out cannot do anything."""
+
+import json
+import pickle
+import random
+import sys
+
+import pytest
+import torch
+
+import __main__
+import course_lib
+from course_lib.checks import seeds
+from course_lib.checks.answers import Call, Other
+from course_lib.checks.apart import grading, transport
+from course_lib.checks.apart.library import write_library
+from course_lib.checks.apart.program import Piece, Program, Undefined, define
+from course_lib.checks.apart.slicing import names_of, needed_statements, statements
+from course_lib.checks.collecting import Outcome, Trouble
+from course_lib.checks.exercise import Observation
+from course_lib.checks.registry import all_exercises
+from course_lib.observe import CommEvent, Frame, Trace, Trap
+
+EVENT = CommEvent(
+    *(0, 0, "send", "world", (0, 1), 1, 0, 8, ((2,),), "float32", None, True, False, 1.5),
+    where=(Frame("/answers/x/f.py", 3, "f"),),
+    spans=("F0.1",),
+)
+TRAP = Trap(1, "never_waited", "a message", (Frame("/answers/x/f.py", 4, "f"),))
+
+
+def outcome(*values) -> Outcome:
+    values = values or (None, None)
+    return Outcome(Observation(list(values), Trace(len(values), [], []), []), printed={0: "text"})
+
+
+def packed(description, payload=b"") -> bytes:
+    text = json.dumps(description).encode()
+    return len(text).to_bytes(4, "big") + text + payload
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, True, 3, 2**200, -1.5, float("inf"), "text", "\ud800 and \x00", [], {}, ()),
+        [1, (2, [3.0]), {"a": {(1, 2): None}}, {4, 5}, frozenset({6})],
+        Other("a function"),
+        *(torch.tensor(3), torch.empty(0, 3), torch.arange(6.0).reshape(2, 3).t()),
+        *(torch.tensor([True, False]), torch.ones(2, dtype=torch.bfloat16)),
+        torch.tensor([1 + 2j]).conj(),
+        Call([torch.ones(2)], torch.zeros(2), False),
+    ],
+    ids=repr,
+)
+def test_plain_values_arrive_as_they_were(value):
+    (got,) = transport.load(transport.dump(outcome(value))).observation.values
+    if isinstance(value, torch.Tensor):
+        assert got.dtype == value.dtype
+        assert torch.equal(got, value.resolve_conj())
+    elif isinstance(value, Call):
+        assert torch.equal(got.returned[0], torch.ones(2))
+    else:
+        assert (got, type(got)) == (value, type(value))
+
+
+def test_events_traps_and_troubles_arrive_as_they_were():
+    before = Outcome(Observation([1, 2], Trace(2, [EVENT], [TRAP]), [TRAP]))
+    assert transport.load(transport.dump(before)) == before
+    trouble = Outcome(trouble=Trouble("stuck", "a report", [TRAP]))
+    assert transport.load(transport.dump(trouble)) == trouble
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("this runs as it is read",)
+
+
+@pytest.mark.parametrize("value", [Evil(), print, Evil, object(), b"bytes", lambda: 0, 1j])
+def test_anything_else_becomes_the_name_of_its_kind(value):
+    (got,) = transport.load(transport.dump(outcome(value))).observation.values
+    assert isinstance(got, Other)
+
+
+GOOD = json.loads(transport.dump(outcome(1))[4:])
+FORGED = {
+    "nothing": b"",
+    "a pickle": pickle.dumps(outcome(1)),
+    "no json": b"\x00\x00\x00\x05hello",
+    "a number": packed(5),
+    "deep": b"\x00\x03\x0d\x40" + b"[" * 200_000,
+    "another class": packed({"tag": "record", "type": ["os", "system"], "fields": []}),
+    "a function of the checks": packed(
+        {"tag": "record", "type": ["course_lib.checks.answers", "plain"], "fields": []}
+    ),
+    "no such module": packed(
+        {"tag": "record", "type": ["course_lib.checks.evil", "X"], "fields": []}
+    ),
+    "a record without fields": packed(GOOD | {"fields": []}),
+    "an unknown tag": packed({"tag": "pickle", "items": []}),
+    "a tensor without elements": packed({"tag": "tensor", "dtype": "float32", "shape": [10**9]}),
+    "a tensor of a negative size": packed({"tag": "tensor", "dtype": "float32", "shape": [-1]}),
+    "a tensor of an odd dtype": packed({"tag": "tensor", "dtype": "qint8", "shape": []}),
+    "an endless int": packed(0).replace(b"\x00\x00\x00\x01" + b"0", b"\x00\x00\x27\x10")
+    + b"9" * 10_000,
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_message_is_refused(name):
+    with pytest.raises(ValueError):  # noqa: PT011 - whichever it is, the grader says one thing
+        transport.load(FORGED[name])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Outcome(),
+        Outcome(Observation([1], Trace(2, [], []))),
+        Outcome(Observation([1], Trace(1, [EVENT], []))),
+        Outcome(Observation([1, 2], Trace(2, ["an event"], []))),
+        Outcome(Observation([], Trace(0, [], []))),
+        Outcome(trouble="trouble"),
+        Outcome(trouble=Trouble(5, "report")),
+        Outcome(trouble=Trouble("failed", "report"), printed={0: 5}),
+    ],
+)
+def test_an_outcome_that_makes_no_sense_is_refused(bad):
+    with pytest.raises(ValueError, match=r"."):
+        transport.load(transport.dump(bad))
+
+
+def test_a_frame_cannot_name_a_file_of_the_graders():
+    frames = [Frame("/etc/passwd", 1, "f"), Frame("/x/course_lib/techniques/zero1.py", 1, "f")]
+    trouble = Trouble("failed", "", [Trap(0, "kind", "message", tuple(frames))])
+    got = transport.load(transport.dump(Outcome(trouble=trouble))).trouble.notes[0].where
+    assert [f.file for f in got] == ["/elsewhere/passwd", "/course_lib/techniques/zero1.py"]
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def test_a_task_holds_nothing_that_tells_right_from_wrong():
+    grading._register_by_value()
+    for exercise in all_exercises().values():
+        cases = exercise.cases(seeds.hidden(exercise.name, "a secret"))
+        task = grading._packed(exercise, Program(exercise.name, ()), cases)
+        assert b"_judge" not in task, exercise.name
+        assert exercise.hints[2].strip()[:40].encode() not in task, exercise.name
+
+
+def test_the_library_of_a_run_has_no_check_and_only_named_techniques(tmp_path):
+    bare = write_library(tmp_path, [])
+    assert not (bare / "course_lib/checks/exercises").exists()
+    assert not list(bare.rglob("judging.py"))
+    imports = ["from course_lib.techniques.schedules import Op, validate"]
+    library = write_library(tmp_path, imports)
+    text = "\n".join(p.read_text() for p in (library / "course_lib/techniques").rglob("*.py"))
+    assert "class Op" in text
+    assert "def validate" in text
+    assert "def gpipe" not in text
+    assert write_library(tmp_path, imports) == library
+
+
+def test_hidden_cases_are_others_than_public_ones():
+    exercise = all_exercises()["broadcast_by_sends"]
+    drawn = [
+        [case.data["inputs"][0].flatten()[:1].tolist() for case in exercise.cases(rng)]
+        for rng in (seeds.public(exercise.name), random.Random(1), random.Random(2))
+    ]
+    assert drawn[0] != drawn[1] != drawn[2]
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def test_names_that_a_source_binds_and_needs():
+    names = names_of("import a.b\nfrom c import d as e\ndef f(x, y=z):\n    g = h(x)\n    return g")
+    assert names.bound == {"a", "e", "f"}
+    assert names.needed == {"z", "h"}
+
+
+def test_only_the_statements_that_are_needed_stay():
+    source = "import a\nimport b\nX = b.c\n@b.d\ndef f():\n    return g()\ndef g(): return X\n"
+    assert len(statements(source)) == 5
+    assert needed_statements(source, {"g"}).split("\n") == [
+        *("import b", "X = b.c", "def g(): return X", "")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def f(x)\n    pass", "line 1 of its cell raises SyntaxError"),
+        ("\n1 / 0\ndef f(): pass", "line 2 of its cell raises ZeroDivisionError: division by"),
+        ("import sys\nsys.exit(0)", "raises SystemExit: 0"),
+        ("def g(): pass", "no function of the name f"),
+        ("f = 5", "f is int, and not a function"),
+        ("class f: pass", "f is type, and not a function"),
+    ],
+)
+def test_why_there_is_no_function(source, words):
+    try:
+        with pytest.raises(Undefined) as caught:
+            define(Program("f", (Piece("/answers/x/f.py", source),)))
+    finally:  # it is meant for a process of its own, and takes the names of this one
+        sys.modules["__main__"] = __main__
+        for name in ("check", "hint"):
+            vars(course_lib).pop(name)
+    assert words in str(caught.value)
