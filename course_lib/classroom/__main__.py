@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import warnings
 from pathlib import Path
 
 from course_lib.checks.registry import all_exercises
@@ -112,6 +113,7 @@ def _grade(options) -> int:
     from course_lib.classroom.grading.batch import Settings
     from course_lib.classroom.grading.reports import write_reports
 
+    warnings.simplefilter("ignore")  # what Python has to say about the style of answers
     try:
         settings = Settings(
             options.lesson,

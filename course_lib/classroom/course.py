@@ -17,7 +17,7 @@ from course_lib.classroom.lesson import Lesson, LessonError, read_lesson
 from course_lib.classroom.notebooks import solution_notebook, student_notebook
 from course_lib.classroom.outputs import complaints, normalise
 
-CELL_TIMEOUT = 120  # seconds
+CELL_TIMEOUT = 300  # seconds
 
 
 class Graded(Protocol):

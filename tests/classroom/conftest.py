@@ -1,11 +1,14 @@
-"""A small course of one lesson, whose checks need no ranks."""
+"""A small course of one lesson, whose checks need no ranks; a grader for all that grade."""
 
+import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from course_lib.checks.apart.grading import Grader
 from course_lib.classroom import Course
+from course_lib.classroom.grading import batch
 
 LESSON = '''\
 # %% [markdown]
@@ -67,3 +70,30 @@ def write(tmp_path):
         return Course(tmp_path, {"double": double} if exercises is None else exercises)
 
     return write
+
+
+@pytest.fixture(scope="session")
+def _grader():
+    with Grader() as grader:
+        yield grader
+
+
+@contextlib.contextmanager
+def _shared(grader):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch, "Grader", lambda *_: contextlib.nullcontext(grader))
+        yield
+
+
+@pytest.fixture
+def one_grader(_grader):
+    """The batch of this test shares a grader with others: its own would import torch anew."""
+    with _shared(_grader):
+        yield
+
+
+@pytest.fixture(scope="module")
+def one_grader_for_all(_grader):
+    """The same for a fixture of a module."""
+    with _shared(_grader):
+        yield

@@ -204,7 +204,7 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def batch(tmp_path_factory):
+def batch(one_grader_for_all, tmp_path_factory):
     """All of them graded and reported; (reports by name, folder of the report)."""
     folder = tmp_path_factory.mktemp("malformed")
     course = tiny.write_course(folder / "course")

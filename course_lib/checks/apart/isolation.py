@@ -85,8 +85,12 @@ def available() -> bool:
 def leave_namespaces() -> None:
     """Part from the others; the next child is the first process of a world of its own."""
     if os.geteuid() == 0:
-        _call("unshare", _NAMESPACES)
-        return
+        try:
+            _call("unshare", _NAMESPACES)
+        except PermissionError:  # root of a container, without the right to do so
+            pass
+        else:
+            return
     user, group = os.geteuid(), os.getegid()
     _call("unshare", _NEWUSER | _NAMESPACES)
     Path("/proc/self/setgroups").write_text("deny")

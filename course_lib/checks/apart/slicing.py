@@ -14,7 +14,7 @@ class Names(NamedTuple):
     needed: frozenset[str]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def names_of(source: str) -> Names:
     """The names of a whole source; what it binds and uses itself is in both."""
     module = symtable.symtable(source, "<names>", "exec")
