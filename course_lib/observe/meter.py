@@ -8,7 +8,8 @@ before the recorder counts from when an operator first reads it.
     gradients      some parameter's `.grad` lies in it
     optimizer      in the `state` of a torch.optim optimizer
     activations    a graph keeps it for its backward pass, for as long as it does: outputs of
-                   layers, and also the batch that went into the first one
+                   layers, and also the batch that went into the first one; what a checkpoint
+                   computes again; what others' saved_tensors_hooks keep in place of a tensor
     communication  torch.distributed read it or wrote into it
     other          the rest
 
@@ -56,15 +57,15 @@ class _Block:
 
 
 class _Saved:
-    """A tensor that a graph keeps; when the graph lets go of this, it keeps it no longer."""
+    """What a graph keeps for backward; when it lets go of this, its blocks are kept no longer."""
 
-    __slots__ = ("_block", "_meter", "tensor")
+    __slots__ = ("_blocks", "_meter", "value")
 
-    def __init__(self, tensor: torch.Tensor, block: _Block | None, meter: "Meter"):
-        self.tensor, self._block, self._meter = tensor, block, meter
+    def __init__(self, value: Any, blocks: list["_Block"], meter: "Meter"):
+        self.value, self._blocks, self._meter = value, blocks, meter
 
     def __del__(self) -> None:
-        self._meter._let_go(self._block)
+        self._meter._let_go(self._blocks)
 
 
 class Meter(TorchDispatchMode):
@@ -81,7 +82,8 @@ class Meter(TorchDispatchMode):
         self._count = 0
         self._blocks: dict[int, _Block] = {}  # by address of the storage
         self._followed: dict[int, tuple[weakref.ref, Any]] = {}  # parameters, by id
-        self._saving = saved_tensors_hooks(self._pack, lambda saved: saved.tensor)
+        self._saving = saved_tensors_hooks(self._pack, lambda saved: saved.value)
+        self._again: list[_Block] = []  # computed again, until backward is over
         self._open = False
 
     @classmethod
@@ -98,10 +100,13 @@ class Meter(TorchDispatchMode):
         self._resize = torch.UntypedStorage.resize_
         torch.UntypedStorage.resize_ = self._resized()
         self._saving.__enter__()
+        self._enter_hooks = saved_tensors_hooks.__enter__
+        saved_tensors_hooks.__enter__ = self._around_hooks()
         return super().__enter__()
 
     def __exit__(self, *exception: Any) -> None:
         super().__exit__(*exception)
+        saved_tensors_hooks.__enter__ = self._enter_hooks
         self._saving.__exit__(*exception)
         torch.UntypedStorage.resize_ = self._resize
         for hook in [*self._hooks, *(hook for _, hook in self._followed.values())]:
@@ -178,19 +183,39 @@ class Meter(TorchDispatchMode):
     # -----------------------------------------------------------------------------------------
     # what it is for
 
-    def _pack(self, tensor: torch.Tensor) -> Any:
-        block = self._see(tensor)  # None for a sparse one
-        if block is not None:
+    def _pack(self, tensor: torch.Tensor) -> _Saved:
+        return _Saved(tensor, self._keep([tensor]), self)
+
+    def _keep(self, tensors: Iterable[torch.Tensor]) -> list[_Block]:
+        """A graph keeps these."""
+        blocks = [block for tensor in tensors if (block := self._see(tensor)) is not None]
+        for block in blocks:
             block.saves += 1
             if block.saves == 1:
                 self._write(block)
-        return _Saved(tensor, block, self)
+        return blocks
 
-    def _let_go(self, block: _Block | None) -> None:
-        if block is not None:
-            block.saves -= 1
-            if block.saves == 0:
-                self._write(block)
+    def _let_go(self, blocks: list[_Block]) -> None:
+        for block in blocks:
+            if block.saves > 0:  # else it has been given back
+                block.saves -= 1
+                if block.saves == 0:
+                    self._write(block)
+
+    def _around_hooks(self) -> Any:
+        """Hooks of others, as of a checkpoint, go before ours: look at what they keep."""
+        enter, meter = self._enter_hooks, self
+
+        def enter_and_look(hooks: saved_tensors_hooks) -> None:
+            def pack(tensor: torch.Tensor) -> _Saved:
+                packed = hooks.pack_hook(tensor)
+                if torch._C._current_graph_task_id() != -1:  # computed again, inside a backward
+                    meter._again += meter._keep([tensor])
+                return _Saved(packed, meter._keep(_tensors(packed)), meter)
+
+            enter(saved_tensors_hooks(pack, lambda saved: hooks.unpack_hook(saved.value)))
+
+        return enter_and_look
 
     def _registered(self, module: nn.Module, name: str, parameter: nn.Parameter) -> None:
         self._see(parameter)
@@ -208,7 +233,9 @@ class Meter(TorchDispatchMode):
             self._see(parameter.grad, "gradients")
 
     def after_backward(self) -> None:
-        """Gradients may have moved since, as into a bucket that is reduced."""
+        """Gradients may have moved, as into a bucket that is reduced."""
+        self._let_go(self._again)
+        self._again.clear()
         for reference, _ in list(self._followed.values()):
             if (parameter := reference()) is not None:
                 self._accumulated(parameter)

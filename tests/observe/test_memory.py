@@ -156,6 +156,22 @@ def test_recomputing_keeps_the_batch_alone():
     memory = kept(run_mlp, 1, True)
     assert held(memory, 1, "activations") == 4 * B * IN
     assert held(memory, 2, "activations") == 0
+    # Inside backward the rest is there again, and pow's input not any more
+    assert memory.highest[0]["activations"] == 4 * (B * IN + B * HIDDEN)
+
+
+def saved_elsewhere():
+    x = torch.ones(50, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: (x.half(), 1), lambda kept: kept[0]):
+        y = x.exp()
+    mark(1)
+    y.sum().backward()
+    mark(2)
+
+
+def test_what_is_kept_in_place_of_a_tensor_counts():
+    memory = kept(saved_elsewhere, 1)
+    assert [held(memory, number, "activations") for number in (1, 2)] == [100, 0]
 
 
 def saved_in_odd_ways():

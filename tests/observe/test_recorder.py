@@ -97,6 +97,37 @@ def test_nothing_stays_behind(script):
     assert trace.traps == []
 
 
+def test_nothing_of_the_watch_over_memory_stays_behind(script):
+    _, trace = script(
+        """
+        from torch.autograd.graph import saved_tensors_hooks
+        from torch.nn.modules import module
+        from torch.optim import optimizer as optim
+
+        def state():
+            return (
+                torch.UntypedStorage.resize_,
+                saved_tensors_hooks.__enter__,
+                len(module._global_parameter_registration_hooks),
+                len(optim._global_optimizer_pre_hooks),
+                len(optim._global_optimizer_post_hooks),
+                torch._C._autograd._top_saved_tensors_default_hooks(True),
+                torch._C._len_torch_dispatch_stack(),
+                len(linear.weight._post_accumulate_grad_hooks or ()),
+            )
+
+        join()
+        linear = torch.nn.Linear(3, 3)
+        before = state()
+        with Recorder(path, memory=True):
+            linear(torch.ones(3)).sum().backward()
+            assert state() != before
+        assert state() == before
+        """
+    )
+    assert trace.memory().highest[0]["gradients"] == 4 * 12
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_killed_rank_and_a_forked_child(script):
     code, trace = script(

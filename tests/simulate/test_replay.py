@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.observe import CommEvent, Trace
+from course_lib.observe import CommEvent, ComputeSpan, Trace
 from course_lib.observe.timeline import COMMUNICATION, COMPUTE
 from course_lib.simulate.cluster import Cluster, dgx_a100
 from course_lib.simulate.hardware import A100_80GB, Link
 from course_lib.simulate.pipeline import simulate
 from course_lib.simulate.replaying import replay
-from course_lib.techniques.schedules import gpipe, needs, num_stages, one_f_one_b
+from course_lib.techniques.schedules import Op, gpipe, needs, num_stages, one_f_one_b
 
 # One second a byte inside a node, ten between nodes, so that all times can be read off
 PLAIN = Cluster("plain", A100_80GB, 4, Link("in", 0, 1.0), Link("out", 0, 0.1), nodes=2)
@@ -244,6 +244,16 @@ def test_recorded_computation_keeps_its_processor_time_and_not_its_wall_time():
     recording = everyone("barrier", range(4), [2] * 4, 2.1)
     work = [computed(rank, 0, 1) for rank in range(4)]
     assert replay(recording, PLAIN, compute=work).makespan == 1
+
+
+def test_what_a_trace_says_of_its_computation_is_taken():
+    recording = everyone("barrier", range(4), [2] * 4, 2.1)
+    recording.compute = [ComputeSpan(rank, 0, 2, 1, ("F0.0",)) for rank in range(4)]
+    timeline = replay(recording, PLAIN)
+    assert timeline.makespan == 1
+    assert {span.what for span in timeline.spans if span.track == COMPUTE} == {Op("F", 0, 0)}
+    assert replay(recording, PLAIN, speed=4).makespan == 0.25
+    assert replay(recording, PLAIN, compute=[computed(0, 0, 3)]).makespan == 3
 
 
 @pytest.mark.parametrize("make", [gpipe, one_f_one_b])
