@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from course_lib.views.palette import LINES
 from course_lib.views.units import size_text, time_text
@@ -61,6 +62,9 @@ def _draw(lines: Mapping, points: Mapping, title: str) -> Figure:
     ax.set(xscale="log", yscale="log", xlabel="size", ylabel="time", title=title)
     ax.xaxis.set_major_formatter(lambda size, _: size_text(size))
     ax.yaxis.set_major_formatter(lambda seconds, _: time_text(seconds))
+    low_time, high_time = ax.get_ylim()
+    if high_time < 10 * low_time:  # no power of ten may lie between
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
     ax.minorticks_off()
     ax.grid(alpha=0.3)
     ax.legend(fontsize=8)

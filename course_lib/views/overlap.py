@@ -108,11 +108,11 @@ def _draw(steps: Mapping[str, Timeline]) -> Figure:
         for row, track in enumerate((COMPUTE, COMMUNICATION)):
             y = top + 1.1 + row
             _label(ax, y, ("device", "network")[row], end)
-            for start, stop, what in _spans(step, track):
+            for place, (start, stop, what) in enumerate(_spans(step, track)):
                 kind = "bucket" if track == COMMUNICATION else what[0]
                 corners = [(start, y), (stop, y), (stop, y + 0.9), (start, y + 0.9)]
                 boxes.setdefault(kind if kind in _FILLS else "F", []).append(corners)
-                text = what.split()[-1]
+                text = str(place) if track == COMMUNICATION else what.split()[-1]
                 if (stop - start) / end * _WIDTH * (0.99 - _LEFT) > _LETTER * len(text):
                     words.append(((start + stop) / 2, y + 0.47, text, _FILLS[kind].ink))
         ax.plot([step.makespan] * 2, [top + 1.0, top + 3.1], color="black", lw=1)

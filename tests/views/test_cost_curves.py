@@ -28,6 +28,13 @@ def test_picture_holds_the_lines_and_the_points():
     assert "measured: 1 kB 1 ms, 100 kB 2 ms" in view.text
 
 
+def test_times_of_less_than_a_decade_still_have_a_scale():
+    figure = cost_curves({"nearly flat": lambda size: 0.5 + size * 4e-10}).figure
+    figure.draw_without_rendering()
+    low, high = figure.axes[0].get_ylim()
+    assert sum(low <= tick <= high for tick in figure.axes[0].get_yticks()) >= 2
+
+
 def test_a_single_line_has_nothing_to_compare():
     assert "*" not in cost_curves({"latency": LINES["latency"]}).text
 
