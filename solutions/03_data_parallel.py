@@ -1,0 +1,1167 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 03 · Data parallelism
+#
+# **After this notebook you can**
+#
+# - train one model on several ranks so that the result is that of one process with the whole batch,
+#   with uneven shares too, and name the factor when it is not;
+# - hide communication behind the backward pass, in buckets, and prove that it is hidden;
+# - use PyTorch's `DistributedDataParallel` knowing what it sends, when, and when not to let it;
+# - predict the scaling efficiency of a model on a network before you rent either;
+# - say what must change in the training itself when the batch becomes large.
+#
+# **You need** all-reduce and hooks from notebook 02. **It takes** 75 to 90 minutes of your time and
+# under a minute of the machine's.
+
+# %%
+import time
+from types import SimpleNamespace
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from course_lib import check, run_ranks
+from course_lib.simulate import LINKS, costs, dgx_a100, replay
+
+torch.set_num_threads(1)  # this kernel leaves the cores to the ranks
+
+# %% [markdown]
+# ## 1. The problem, as a number
+#
+# ImageNet has 1,281,167 training images. A ResNet-50 needs 90 passes over them. One P100, the GPU
+# of 2017, trains on 219 images a second. How long does that take? And with 256 of them, if nothing
+# is lost?
+
+# %%
+images, epochs, per_second = 1_281_167, 90, 219
+alone = images * epochs / per_second
+print(f"one GPU:  {alone / 86400:.1f} days")
+print(f"256 GPUs: {alone / 256 / 60:.0f} minutes, if nothing is lost")
+
+# %% [markdown]
+# In 2017 Goyal et al. needed one hour on 256 P100s (*Accurate, Large Minibatch SGD*, arXiv
+# 1706.02677). The idea is the simplest in this course: **a copy of the model on every GPU, and to
+# each its part of the batch**. Whether that gives the same model, and what is lost, depends on
+# details. This notebook is about the details.
+#
+# **Who solved it, and when.** Synchronous data parallelism is old; Chen et al. 2016 (arXiv
+# 1604.00981) showed that it beats asynchronous training at scale. Goyal et al. found the learning
+# rate that large batches need. Sergeev & Del Balso made it a library, Horovod (2018). PyTorch's
+# `DistributedDataParallel`, DDP, is described in Li et al., VLDB 2020 (arXiv 2006.15704). (219
+# images a second: tensorflow.org's benchmarks of May 2017, batches of 64, synthetic data.)
+
+# %% [markdown]
+# ## 2. An equal start
+#
+# Every replica computes a gradient on its own rows. The gradients are averaged, and every replica
+# takes the same step. If replicas are equal before the step, they are equal after it.
+#
+# And if they are not? Here two ranks begin with different weights, and then do all that data
+# parallel training does.
+#
+# **Predict.** Their distance at the start is 100 %. After 100 steps: does it shrink to 0, stay near
+# 100 %, or grow?
+
+# %%
+### BEGIN SOLUTION
+guess_distance = 100
+### END SOLUTION
+
+
+# %%
+def train_from_unequal_starts(steps=100):
+    torch.manual_seed(dist.get_rank())
+    model = nn.Linear(4, 1, bias=False).double()
+    x = torch.randn(8, 4, dtype=torch.float64)
+    weights = []
+    for _ in range(steps + 1):
+        weights.append(model.weight.detach().clone())
+        model.zero_grad()
+        (model(x) - x.sum(1, keepdim=True)).square().mean().backward()
+        dist.all_reduce(model.weight.grad)
+        model.weight.grad /= dist.get_world_size()
+        with torch.no_grad():
+            model.weight -= 0.1 * model.weight.grad
+    return weights
+
+
+first, second = run_ranks(train_from_unequal_starts, 2)
+for step in (0, 1, 10, 100):
+    apart = (first[step] - second[step]).norm() / (first[0] - second[0]).norm()
+    print(f"after {step:3} steps: {apart:.1%} apart")
+print(f"your guess: {guess_distance} %")
+
+# %% [markdown]
+# **Explain.** Both take exactly the same steps, so the distance cannot change. Nothing pulls the
+# replicas together. The gradients that are averaged belong to two different models, for ever, and
+# no error tells you.
+#
+# ### Exercise 1: `start_equal`
+#
+# Give every rank what rank 0 has. A model holds more than the weights that are trained: frozen
+# parameters, and *buffers*, such as the running averages of batch normalisation. Each shared weight
+# travels once.
+
+
+# %% exercise="start_equal"
+def start_equal(model: nn.Module) -> None:
+    """Overwrite all parameters and buffers, in place, with those of rank 0."""
+    ### BEGIN SOLUTION
+    for tensor in [*model.parameters(), *model.buffers()]:
+        dist.broadcast(tensor.detach(), src=0)
+    ### END SOLUTION
+
+
+# %% check="start_equal"
+check(start_equal)
+
+# %% [markdown]
+# Stuck, here or later? `from course_lib import hint`, then `hint(start_equal)` for a nudge, and
+# with `, 3` for almost the answer.
+#
+# (DDP does this when you wrap a model. It also broadcasts the buffers before every forward pass,
+# unless told otherwise, since batch normalisation changes them on each rank by other rows.)
+
+# %% [markdown]
+# ## 3. Sums and means
+#
+# The gradient of a mean over rows is the mean of the rows' gradients. Suppose five rows have the
+# gradients 1, 2, 3, 4 and 5. Their mean is 3. Rank 0 has the first three rows, rank 1 the last two.
+#
+# **Predict.** Each rank computes the mean over its own rows, and DDP averages the two. What comes
+# out?
+
+# %%
+### BEGIN SOLUTION
+guess_mean = 3.25
+### END SOLUTION
+
+
+# %%
+def what_people_compute():
+    mine = [[1, 2, 3], [4, 5]][dist.get_rank()]
+
+    def summed(value):
+        total = torch.tensor(float(value))
+        dist.all_reduce(total)
+        return total.item()
+
+    own_sum, own_mean = sum(mine), sum(mine) / len(mine)
+    return {
+        "sum of the sums": summed(own_sum),
+        "average of the sums": summed(own_sum) / 2,
+        "sum of the means": summed(own_mean),
+        "average of the means": summed(own_mean) / 2,
+        "sum of the weighted means": summed(own_mean * len(mine) / summed(len(mine))),
+    }
+
+
+for name, value in run_ranks(what_people_compute, 2)[0].items():
+    print(f"{name:26} {value:5.2f}   {value / 3:.3g} times the mean over all rows")
+print("your guess for the average of the means:", guess_mean)
+
+# %% [markdown]
+# **Explain.** Only the last one is the gradient of the big batch. A loss with `reduction="sum"` is
+# off by the number of rows per rank once DDP has averaged it, and a mean of means counts a row more
+# on the rank with fewer rows. Such a factor does not crash anything: SGD just runs with another
+# learning rate, Adam hides it, gradient clipping makes it visible again in odd ways. With *equal*
+# shares the average of the means is right, and that is why it works so often that nobody checks.
+#
+# The last batch of an epoch is uneven in most data sets. In language models, batches have different
+# numbers of *tokens*, which is the same problem every step.
+#
+# ### Exercise 2: `big_batch_gradient`
+#
+# Each rank has some rows, perhaps none. Leave in every `.grad` the gradient of the mean loss over
+# *all* rows, and return that loss. `loss(outputs, targets)` is a mean over rows. Send every
+# gradient once; a few numbers beside it are free.
+#
+# A rank without rows has no gradient (`.grad` is `None`, and the mean over no rows is `nan`), but
+# the others wait for it in every all-reduce.
+
+
+# %% exercise="big_batch_gradient"
+def big_batch_gradient(model, loss, inputs, targets):
+    """Gradients of the mean loss over all ranks' rows, in .grad; returns that loss."""
+    ### BEGIN SOLUTION
+    total = torch.tensor(len(inputs))
+    dist.all_reduce(total)
+    value = torch.zeros((), dtype=inputs.dtype if inputs.is_floating_point() else None)
+    if len(inputs):
+        value = loss(model(inputs), targets) * (len(inputs) / total.item())
+        value.backward()
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad)
+    value = value.detach().double()
+    dist.all_reduce(value)
+    return value.item()
+    ### END SOLUTION
+
+
+# %% check="big_batch_gradient"
+check(big_batch_gradient)
+
+# %% [markdown]
+# ### A real model, big batch and three uneven ranks
+#
+# The small GPT that sorts five digits. One process with 16 rows a step; then three ranks with 6, 5
+# and 5 of these rows, which begin unequal. Ten steps of AdamW in float64.
+#
+# **Predict.** How far apart are the parameters then: exactly 0, below 1e-10, about 1e-3? And with
+# the average of the means instead?
+
+# %%
+### BEGIN SOLUTION
+guess_right = "below 1e-10"
+guess_mean_of_means = "about 1e-3"
+### END SOLUTION
+
+# %%
+from course_lib.models import batches, tiny_gpt, train
+from course_lib.models.tiny_gpt import token_loss
+
+STEPS, ROWS = 10, 16
+
+
+def adamw(parameters):
+    return torch.optim.AdamW(parameters, lr=3e-3)
+
+
+def train_together(gradient):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    model = tiny_gpt(seed=rank).double()
+    start_equal(model)
+    optimizer = adamw(model.parameters())
+    for tokens, targets in batches(STEPS, ROWS):
+        optimizer.zero_grad()
+        gradient(model, token_loss, tokens[rank::n], targets[rank::n])
+        optimizer.step()
+    return {name: p.detach() for name, p in model.named_parameters()}
+
+
+def mean_of_means(model, loss, inputs, targets):
+    loss(model(inputs), targets).backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= dist.get_world_size()
+
+
+oracle = train(tiny_gpt(seed=0).double(), batches(STEPS, ROWS), adamw).parameters[-1]
+
+
+def apart_from_one_process(gradient):
+    found = run_ranks(train_together, 3, gradient, timeout=45)
+    return max((found[2][name] - oracle[name]).abs().max().item() for name in oracle)
+
+
+right, wrong = map(apart_from_one_process, (big_batch_gradient, mean_of_means))
+print("yours, within 1e-10 of one process:", right < 1e-10, "  your guess:", guess_right)
+print("mean of means, within 1e-4:", wrong < 1e-4, "  your guess:", guess_mean_of_means)
+
+# %% [markdown]
+# Not exactly 0: the sum is taken in another order. Everything else is the same, to ten digits. This
+# is the test that every data parallel program should have: **the big batch in one process is the
+# truth**.
+
+# %% [markdown]
+# ## 4. Who reads what
+#
+# Replicas that read the same rows are a waste of GPUs. PyTorch's `DistributedSampler` gives every
+# rank its own part. Five samples on two ranks:
+
+# %%
+from torch.utils.data import DistributedSampler
+
+parts = [list(DistributedSampler(range(5), 2, rank, shuffle=False)) for rank in range(2)]
+print(parts)
+
+# %% [markdown]
+# Look twice: sample 0 is there twice, so that both parts are equally long. In training that hardly
+# matters. In an evaluation it does.
+#
+# **Predict.** A model is wrong about sample 0 and right about the other four: 80 %. What does the
+# mean over the two ranks' accuracies say?
+
+# %%
+### BEGIN SOLUTION
+guess_accuracy = 67
+### END SOLUTION
+
+# %%
+is_right = [0, 1, 1, 1, 1]
+accuracies = [sum(is_right[i] for i in part) / len(part) for part in parts]
+print(f"mean of the ranks' accuracies: {100 * sum(accuracies) / 2:.0f} %, true: 80 %")
+print(f"your guess: {guess_accuracy} %")
+
+# %% [markdown]
+# The second trap is the order. The sampler shuffles by a seed *and the epoch*, and does not know
+# when a new epoch begins: without `sampler.set_epoch(epoch)` every epoch has the same order.
+#
+# ### Exercise 3: `shard_indices`
+#
+# Return the samples of one rank in one epoch. All ranks must cut up the *same* order without a
+# message; each sample is read once; parts differ by one sample at most. Leave torch's global random
+# state alone: it decides about dropout, which is to differ between ranks.
+
+
+# %% exercise="shard_indices"
+def shard_indices(samples: int, rank: int, world_size: int, epoch: int, seed: int) -> list[int]:
+    """This rank's samples of this epoch, in order."""
+    ### BEGIN SOLUTION
+    generator = torch.Generator().manual_seed(seed + epoch)
+    order = torch.randperm(samples, generator=generator).tolist()
+    return order[rank::world_size]
+    ### END SOLUTION
+
+
+# %% check="shard_indices"
+check(shard_indices)
+
+# %% [markdown]
+# ## 5. Overlap
+#
+# All-reduce after backward is right, and slow: GPUs wait while the network works, and the network
+# waits while the GPUs work. But gradients are not ready all at once.
+#
+# **Predict.** Which parameter of the GPT gets its gradient first, which last: `"embedding"` or
+# `"head"`?
+
+# %%
+### BEGIN SOLUTION
+guess_first = "head"
+guess_last = "embedding"
+### END SOLUTION
+
+# %%
+model, order = tiny_gpt(seed=0), []
+for name, parameter in model.named_parameters():
+    parameter.register_post_accumulate_grad_hook(lambda _, name=name: order.append(name))
+model.loss(*next(batches(1, 4))).backward()
+print("first:", *order[:4], sep="\n  ")
+print("last:", *order[-3:], sep="\n  ")
+print("your guesses:", guess_first, "and", guess_last)
+
+# %% [markdown]
+# Backward goes from the loss to the input. So the head's gradients can travel while the blocks
+# still compute theirs. One all-reduce for each parameter would pay a latency each; one for all of
+# them leaves last. In between are **buckets**, filled from the last parameter to the first.
+#
+# One more thing must be agreed. If ranks send buckets in different orders, they add the head's
+# gradient to the embedding's, or wait for ever. And they may well differ: a layer that is used on
+# some ranks only gets its gradient there, or never. So buckets leave **in a fixed order**, each
+# when it is complete and all before it have left; what never completes goes in `synchronize`, with
+# zeros for what is missing.
+#
+# ### Exercise 4: `average_in_buckets`
+#
+# Called once on every rank, on a model that is equal already, the function
+#
+# 1. puts the trainable parameters into buckets, from the last to the first: neighbours share a
+#    bucket while they fit into `bucket_bytes`, a larger one goes alone;
+# 2. hangs a hook on each of them, which starts an *asynchronous* all-reduce of the next bucket in
+#    line whenever that is complete;
+# 3. returns `synchronize()`, to be called after each backward: it sends the rest, waits, leaves the
+#    **average** in every `.grad`, and is ready for the next step.
+
+
+# %% exercise="average_in_buckets"
+def average_in_buckets(model: nn.Module, bucket_bytes: int):
+    """All-reduce gradients in buckets during backward; returns `synchronize`."""
+    ### BEGIN SOLUTION
+    buckets, room = [], 0
+    for parameter in reversed([p for p in model.parameters() if p.requires_grad]):
+        if not buckets or parameter.nbytes > room:
+            buckets.append([])
+            room = bucket_bytes
+        buckets[-1].append(parameter)
+        room -= parameter.nbytes
+    missing = [len(bucket) for bucket in buckets]
+    under_way = []
+
+    def send_complete():
+        while len(under_way) < len(buckets) and missing[len(under_way)] == 0:
+            bucket = buckets[len(under_way)]
+            grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
+            buffer = torch.cat([grad.flatten() for grad in grads])
+            under_way.append((dist.all_reduce(buffer, async_op=True), buffer))
+
+    def hook_of(number):
+        def hook(_):
+            missing[number] -= 1
+            send_complete()
+
+        return hook
+
+    for number, bucket in enumerate(buckets):
+        for parameter in bucket:
+            parameter.register_post_accumulate_grad_hook(hook_of(number))
+
+    def synchronize():
+        missing[:] = [0] * len(buckets)
+        send_complete()
+        for bucket, (work, buffer) in zip(buckets, under_way, strict=True):
+            work.wait()
+            buffer /= dist.get_world_size()
+            for parameter, part in zip(
+                bucket, buffer.split([p.numel() for p in bucket]), strict=True
+            ):
+                parameter.grad = part.view_as(parameter)
+        under_way.clear()
+        missing[:] = [len(bucket) for bucket in buckets]
+
+    return synchronize
+    ### END SOLUTION
+
+
+# %% check="average_in_buckets"
+check(average_in_buckets)
+
+# %% [markdown]
+# ### The overlap, on the timeline
+#
+# Eight equal layers of 1 MB on two ranks. The run writes down when each pass of a layer begins;
+# when each all-reduce was issued and waited for is recorded anyway. That order is real. How long
+# things take on your laptop is of no interest, so the replay gives each forward 1 ms and each
+# backward 2 ms, about as on a GPU, and the all-reduces the time that they need on eight machines
+# with 25 Gbit/s Ethernet.
+
+# %%
+LAYERS, WIDTH, FORWARD, BACKWARD = 8, 512, 1e-3, 2e-3
+LAYER_BYTES = 4 * WIDTH**2
+
+
+def note_passes(model):
+    """A list that fills with (pass, time at which it begins)."""
+    log = []
+
+    def note(name):
+        log.append((name, time.monotonic()))
+
+    def after_forward(output, i):
+        output.register_hook(lambda _: note(f"B {i}"))  # called when backward comes to layer i
+
+    for i, layer in enumerate(model):
+        layer.register_forward_pre_hook(lambda *_, i=i: note(f"F {i}"))
+        layer.register_forward_hook(lambda _, __, output, i=i: after_forward(output, i))
+    return log
+
+
+def one_step(prepare, bucket_bytes):
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)))
+    log = note_passes(model)
+    synchronize = prepare(model, bucket_bytes)
+    model(torch.ones(2, WIDTH)).sum().backward()
+    synchronize()
+    return log
+
+
+def all_after_backward(model, _bucket_bytes):
+    def synchronize():
+        buffer = torch.cat([p.grad.flatten() for p in model.parameters()])
+        dist.all_reduce(buffer)
+
+    return synchronize
+
+
+# %%
+from dataclasses import replace
+
+from course_lib.simulate.data_parallel import widened
+from course_lib.views.overlap import overlap
+
+
+def on_a_cluster(run, machines, link):
+    """The recorded step, as it would be on so many machines with one GPU each."""
+    cluster = replace(dgx_a100, devices_per_node=1, adapters=1, nodes=machines).with_links(
+        between=link
+    )
+    compute = [
+        SimpleNamespace(
+            rank=rank, name=name, start=start, seconds=FORWARD if name[0] == "F" else BACKWARD
+        )
+        for rank in range(machines)
+        for name, start in run[0]
+    ]
+    return replay(widened(run.trace, machines), cluster, compute=compute)
+
+
+after = run_ranks(one_step, 2, all_after_backward, 0)
+bucketed = run_ranks(one_step, 2, average_in_buckets, LAYER_BYTES)
+overlap(
+    {
+        "all after backward": on_a_cluster(after, 8, "25 GbE"),
+        "a bucket for each layer": on_a_cluster(bucketed, 8, "25 GbE"),
+    }
+)
+
+# %% [markdown]
+# All but the last bucket are hidden. The last one cannot be: it holds the first layer, whose
+# gradient is the last thing that backward computes. (Li et al. measured what overlap is worth on
+# GPUs with NCCL: 38.0 % for ResNet, 35.2 % for BERT.)
+#
+# ### How large should a bucket be?
+#
+# **Predict.** For 8 machines and for 64: are buckets of 1, 2, 4 or 8 layers best?
+
+# %%
+### BEGIN SOLUTION
+guess_8 = 1
+guess_64 = 4
+### END SOLUTION
+
+# %%
+sizes = (1, 2, 4, 8)
+runs = {k: run_ranks(one_step, 2, average_in_buckets, k * LAYER_BYTES) for k in sizes}
+print("ms for a step" + "".join(f"{k:>5} layer{'s' * (k > 1):1}" for k in sizes))
+for machines in (8, 64):
+    for link in ("10 GbE", "25 GbE", "100 GbE"):
+        steps = [on_a_cluster(runs[k], machines, link).makespan * 1e3 for k in sizes]
+        print(f"{machines:3} x {link:7}" + "".join(f"{step:12.1f}" for step in steps))
+print("your guesses:", guess_8, "and", guess_64)
+
+# %% [markdown]
+# **Explain.** Small buckets leave early and make the unhidden last one small; each costs $2(n-1)$
+# latencies. On 8 machines that is 0.7 ms and small buckets win. On 64 it is 6.3 ms, more than a
+# layer's whole backward, and few large ones win. DDP's 25 MiB are a compromise for real models, and
+# its first bucket of 1 MiB makes the network begin early. In DDP it is `bucket_cap_mb`.
+#
+# A real model in the same picture: ResNet-101 with 64 images a GPU on 64 GPUs, whose step is 0.5 s
+# of computation.
+
+# %%
+from course_lib.simulate.convnets import inception_v3, layers, resnet101, vgg16
+from course_lib.simulate.data_parallel import bucket_layers, data_parallel_step
+from course_lib.views.cost_curves import cost_curves
+
+RESNET = layers(resnet101(), 64 / 129)
+
+
+def step_of_resnet(bucket_bytes, gigabits):
+    def all_reduce(nbytes):
+        return costs.ring_all_reduce(64, nbytes, 50e-6, 8e-9 / gigabits)
+
+    return data_parallel_step(RESNET, bucket_layers(RESNET, bucket_bytes), all_reduce).makespan
+
+
+cost_curves(
+    {f"{g} Gbit/s": lambda size, g=g: step_of_resnet(size, g) for g in (5, 10, 25)},
+    title="A step of ResNet-101 against the size of its buckets",
+)
+
+# %% [markdown]
+# ## 6. Several microbatches, one synchronisation
+#
+# When the batch does not fit into memory, it is cut into microbatches whose gradients add up in
+# `.grad`. The ranks need to talk only after the last. DDP has a switch for that: inside `with
+# ddp.no_sync():` gradients stay on the rank, and the next backward outside sends the sum. It is the
+# *forward* pass that reads the switch, so both passes belong inside.
+#
+# Then **clipping**. `clip_grad_norm_` scales the gradient so that its norm is at most `max_norm`.
+# The norm of an average is not the average of norms, so when to clip matters.
+#
+# **Predict.** Two ranks have gradients of norm 1 and 10, in the same direction, and `max_norm` is
+# 2. The norm of the step, if clipped after the average, and if each rank clips its own before?
+
+# %%
+### BEGIN SOLUTION
+guess_after = 2.0
+guess_before = 1.5
+### END SOLUTION
+
+# %%
+own = torch.tensor([1.0, 10.0])
+print("clipped after the average:", own.mean().clamp(max=2).item(), " guess:", guess_after)
+print("each rank clips its own:  ", own.clamp(max=2).mean().item(), " guess:", guess_before)
+
+# %% [markdown]
+# Clipping before the average also turns the step: the rank with the large gradient loses its say.
+#
+# ### Exercise 5: `accumulate`
+#
+# `ddp` is a `DistributedDataParallel`, `microbatches` a list of `(inputs, targets)` of equal size.
+# Leave the clipped gradient of the mean loss over everything in `.grad`. Return the norm that it
+# had before clipping.
+
+
+# %% exercise="accumulate"
+def accumulate(ddp, loss, microbatches, max_norm):
+    """One gradient from several microbatches, sent once, then clipped. Returns its norm."""
+    ### BEGIN SOLUTION
+    *first, (inputs, targets) = microbatches
+    with ddp.no_sync():
+        for x, y in first:
+            (loss(ddp(x), y) / len(microbatches)).backward()
+    (loss(ddp(inputs), targets) / len(microbatches)).backward()
+    return nn.utils.clip_grad_norm_(ddp.parameters(), max_norm)
+    ### END SOLUTION
+
+
+# %% check="accumulate"
+check(accumulate)
+
+# %% [markdown]
+# The check used a stand-in for DDP, which keeps the same promises and loads faster. Here is the
+# original, with three microbatches, and what a rank all-reduces in one step.
+
+
+# %%
+from torch.nn.parallel import DistributedDataParallel
+
+
+def three_microbatches(with_no_sync):
+    ddp = DistributedDataParallel(tiny_gpt(seed=0))
+    rank, n = dist.get_rank(), dist.get_world_size()
+    tokens, targets = next(batches(1, 12))
+    mine = list(zip(tokens[rank::n].split(2), targets[rank::n].split(2), strict=True))
+    with torch.profiler.record_function("step"):
+        if with_no_sync:
+            return float(accumulate(ddp, token_loss, mine, max_norm=1.0))
+        for x, y in mine:
+            (token_loss(ddp(x), y) / 3).backward()
+        return float(nn.utils.clip_grad_norm_(ddp.parameters(), 1.0))
+
+
+for with_no_sync in (True, False):
+    run = run_ranks(three_microbatches, 2, with_no_sync, timeout=45)
+    sent = sum(e.nbytes for e in run.trace.of(0) if e.op == "all_reduce" and "step" in e.spans)
+    print(f"no_sync: {with_no_sync!s:5}   norm {run[0]:.4f}   {sent:,} bytes all-reduced")
+
+# %% [markdown]
+# ## 7. PyTorch's own, side by side
+#
+# Your buckets, the course's `DataParallel` and DDP train the GPT on two ranks: same weights, same
+# rows. The model has 408 kB of gradients.
+
+# %%
+from course_lib.techniques.data_parallel import DataParallel
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def train_with(wrap):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    model = tiny_gpt(seed=0)
+    forward, synchronize = wrap(model)
+    optimizer = sgd(model.parameters())
+    losses = []
+    for tokens, targets in batches(STEPS, ROWS):
+        optimizer.zero_grad()
+        loss = token_loss(forward(tokens[rank::n]), targets[rank::n])
+        with torch.profiler.record_function("backward"):
+            loss.backward()
+            synchronize()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def nothing_more():
+    """DDP and the course's class have waited when backward ends."""
+
+
+ways = {
+    "your buckets of 128 kB": lambda model: (model, average_in_buckets(model, 128_000)),
+    "DataParallel": lambda model: (DataParallel(model), nothing_more),
+    "DDP": lambda model: (DistributedDataParallel(model), nothing_more),
+}
+alone = train(tiny_gpt(seed=0), batches(STEPS, ROWS), sgd).losses
+for name, wrap in ways.items():
+    run = run_ranks(train_with, 2, wrap, timeout=45)
+    together = [sum(losses) / 2 for losses in zip(*run, strict=True)]
+    apart = max(abs(a - b) for a, b in zip(alone, together, strict=True))
+    sent = [e for e in run.trace.of(0) if e.op == "all_reduce" and "backward" in e.spans]
+    print(
+        f"{name:23} losses within 1e-5 of one process: {apart < 1e-5}; a step has "
+        f"{len(sent) / STEPS:.0f} all-reduces, {sum(e.nbytes for e in sent) / STEPS:,.0f} bytes"
+    )
+
+# %% [markdown]
+# The same losses and the same bytes; DDP's default buckets hold the whole of so small a model. And
+# the time? Measured here, on a larger GPT, in turns, so that both meet the same disturbances. (Not
+# compared from run to run.)
+
+
+# %% tags=["nbval-ignore-output"]
+def time_both(steps=12):
+    tokens, targets = next(batches(1, 32))
+    ours, theirs = (
+        wrap(tiny_gpt(layers=4, hidden=128, seed=0))
+        for wrap in (DataParallel, DistributedDataParallel)
+    )
+    seconds = {ours: [], theirs: []}
+    for step in range(steps):
+        for model in (ours, theirs) if step % 2 else (theirs, ours):
+            start = time.perf_counter()
+            model.zero_grad()
+            token_loss(model(tokens), targets).backward()
+            seconds[model].append(time.perf_counter() - start)
+    return min(seconds[ours]), min(seconds[theirs])
+
+
+ours, theirs = run_ranks(time_both, 2, observe=False, timeout=45)[0]
+print(f"DataParallel {ours * 1e3:.1f} ms, DDP {theirs * 1e3:.1f} ms")
+
+# %% [markdown]
+# What makes such a difference, in either direction, is small: DDP's hooks are written in C++, ours
+# in Python, and by default DDP copies the averages back from its buckets into `.grad`, while ours
+# (and DDP's with `gradient_as_bucket_view=True`) leaves `.grad` a view of the bucket.
+
+# %% [markdown]
+# ## 8. Explore
+#
+# The step of ResNet-101 again, with buckets, links and GPUs to choose.
+
+# %%
+from functools import partial
+
+from course_lib.views.explore import explore
+from course_lib.views.overlap import overlap_step
+
+explore(
+    partial(overlap_step, RESNET),
+    bucket_MB=[1, 5, 25, 64, 200],
+    first_MB=[1, 5, 25],
+    ranks=[2, 8, 64, 512],
+    gigabits=[5, 10, 25, 100],
+    latency_us=[5, 14, 50],
+)
+
+# %% [markdown]
+# **Explore.** At 10 Gbit/s, which bucket size gives the shortest step on 64 ranks? On 512? At which
+# speed does nothing stick out but the last bucket? Why does the first bucket's size hardly matter
+# for this model?
+
+# %% [markdown]
+# ## 9. At scale
+#
+# **Scaling efficiency** is the speed of $N$ GPUs over $N$ times the speed of one. Each GPU keeps
+# its own rows, so a step computes as long as before; what is lost is the part of the communication
+# that sticks out.
+#
+# ### Exercise 6: `scaling_efficiency`
+#
+# A step computes for `forward + backward`. Bucket $i$ is complete at `ready[i]`, counted from the
+# beginning of backward, and its all-reduce takes `seconds(sizes[i])`. The network carries one
+# bucket at a time, in order.
+
+
+# %% exercise="scaling_efficiency"
+def scaling_efficiency(forward, backward, ready, sizes, seconds):
+    """The computation's share of a step, 1.0 if all communication is hidden."""
+    ### BEGIN SOLUTION
+    free = 0.0
+    for moment, size in zip(ready, sizes, strict=True):
+        free = max(free, moment) + seconds(size)
+    return (forward + backward) / (forward + max(backward, free))
+    ### END SOLUTION
+
+
+# %% check="scaling_efficiency"
+check(scaling_efficiency)
+
+# %% [markdown]
+# Now three networks of 2017. How fast one P100 is, was measured by TensorFlow's authors: 142 images
+# a second for Inception V3, 154 for VGG-16, with 64 images at a time. For ResNet-101 we interpolate
+# between ResNet-50 (219) and ResNet-152 (91.8) by their operations: 129. Parameters and operations
+# of every layer follow from the papers (Inception's are spread evenly here). Buffers hold 64 MB, as
+# Horovod's did then; the ring has links of 25 Gbit/s. Its latency is not published: 14 µs is what
+# NCCL reckons with for RDMA, 50 µs is plain for TCP.
+#
+# **Predict.** The efficiency of VGG-16 and of ResNet-101 on 512 GPUs, in per cent?
+
+# %%
+### BEGIN SOLUTION
+guess_vgg = 70
+guess_resnet = 90
+### END SOLUTION
+
+# %%
+networks = {
+    "Inception V3": layers(inception_v3(), 64 / 142),
+    "ResNet-101": layers(resnet101(), 64 / 129),
+    "VGG-16": layers(vgg16(), 64 / 154),
+}
+published = {
+    "Inception V3": {128: 90, 512: 90},
+    "ResNet-101": {128: 90, 512: 90},
+    "VGG-16": {128: 79, 512: 68},
+}
+
+
+def efficiency(network, gpus, gigabits=25, latency=14e-6, bucket_bytes=64e6):
+    """By your function, from the layers of a network."""
+    buckets = bucket_layers(network, bucket_bytes)
+    return scaling_efficiency(
+        sum(layer.forward for layer in network),
+        sum(layer.backward for layer in network),
+        [sum(layer.backward for layer in network[min(bucket) :]) for bucket in buckets],
+        [sum(network[i].nbytes for i in bucket) for bucket in buckets],
+        lambda nbytes: costs.ring_all_reduce(gpus, nbytes, latency, 8e-9 / gigabits),
+    )
+
+
+print("efficiency in per cent, at 14 / 50 µs; in brackets what was measured")
+print(f"{'GPUs':14}" + "".join(f"{gpus:>14}" for gpus in (8, 32, 128, 512)))
+for name, network in networks.items():
+    row = f"{name:14}"
+    for gpus in (8, 32, 128, 512):
+        fast, slow = (100 * efficiency(network, gpus, latency=a) for a in (14e-6, 50e-6))
+        known = published[name].get(gpus)
+        row += f"{fast:4.0f} /{slow:3.0f} {f'({known})' if known else '':4}"
+    print(row)
+print("your guesses for 512:", guess_vgg, "and", guess_resnet)
+
+# %% [markdown]
+# **Explain.** What Horovod's authors measured on 512 Pascal GPUs with 25 Gbit/s RoCE, 90 / 90 / 68
+# %, lies between the two latencies for all three networks. On 128 GPUs the model is too good for
+# two of them: it has no stragglers, no input pipeline and no other traffic. VGG-16 suffers for its
+# three fully connected layers: 124 of its 138 million parameters, but a hundredth of its
+# operations, so they give little time to hide behind. (The 128-GPU row is from an earlier version
+# of their README; the 68 % belong to 512.)
+#
+# The same by the simulator, which also says what each GPU is doing:
+
+# %%
+for name, network in networks.items():
+    step = data_parallel_step(
+        network,
+        bucket_layers(network, 64e6),
+        lambda nbytes: costs.ring_all_reduce(512, nbytes, 14e-6, 8 / 25e9),
+    )
+    share = step.busy[0] / step.makespan
+    print(
+        f"{name:13} a step of {step.makespan * 1e3:.0f} ms, of which {step.busy[0] * 1e3:.0f} ms "
+        f"compute; the same as yours: {abs(share - efficiency(network, 512)) < 1e-9}"
+    )
+
+# %% [markdown]
+# The abstract of DDP's paper promises "near-linear scalability using 256 GPUs". Ask such a sentence
+# for three things: how many per cent, for which model and batch, on which network.
+
+# %% [markdown]
+# ## 10. The learning rate of a large batch
+#
+# $N$ GPUs take $N$ times as many rows a step, so an epoch has $N$ times fewer steps. If each step
+# is as long as before, training covers less ground.
+#
+# The **linear scaling rule** (Goyal et al. 2017): batch $k$ times as large, learning rate $k$ times
+# as large. The reason: $k$ small steps with nearly the same weights add up $k$ gradients of nearly
+# the same function; one step with their mean and $k$ times the rate goes as far. "Nearly the same
+# weights" is false at the start, where weights change quickly. So they **warm up**: from the known
+# rate to the large one, by equal amounts, over five epochs.
+#
+# ### Exercise 7: `learning_rate`
+#
+# `base_rate` is right for `base_batch`. Return the rate of step 0, 1, 2, ... for `batch`: a
+# straight line from `base_rate` at step 0 to the full rate at step `warmup_steps`, constant after
+# that.
+
+
+# %% exercise="learning_rate"
+def learning_rate(step, base_rate, base_batch, batch, warmup_steps):
+    """Linear scaling with gradual warm-up."""
+    ### BEGIN SOLUTION
+    full = base_rate * batch / base_batch
+    if step >= warmup_steps:
+        return full
+    return base_rate + (full - base_rate) * step / warmup_steps
+    ### END SOLUTION
+
+
+# %% check="learning_rate"
+check(learning_rate)
+
+# %% [markdown]
+# ## 11. Two claims put to the test
+#
+# ### "DDP averages the gradients, so the learning rate need not change"
+#
+# It does average: the *gradient* of a large batch is as long as that of a small one. A small
+# network learns a function of twenty numbers, ten epochs each time, with the batch of 1, 4, 8, 16
+# and 32 workers of 16 rows. (One process computes each big batch. Sections 3 and 7 showed that
+# ranks would compute the same.)
+#
+# **Predict.** One worker ends with a loss of 0.05, from 1.9. And eight workers with the rate
+# unchanged? With the rate times eight? Is there an end to it?
+
+# %%
+### BEGIN SOLUTION
+guess_unchanged = 1.4
+guess_scaled = 0.06
+### END SOLUTION
+
+
+# %%
+def teacher():
+    generator = torch.Generator().manual_seed(0)
+
+    def numbers(*shape):
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    x, inner, outer = numbers(4096, 20), numbers(20, 8) / 20**0.5, numbers(8, 1)
+    return x, torch.tanh(2 * x @ inner) @ outer + 0.1 * numbers(4096, 1)
+
+
+X, Y = teacher()
+
+
+def loss_after_training(batch, rate_of, epochs=10):
+    torch.manual_seed(0)
+    student = nn.Sequential(nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 1)).double()
+    step = 0
+    for epoch in range(epochs):
+        for rows in torch.tensor(shard_indices(len(X), 0, 1, epoch, seed=0)).split(batch):
+            student.zero_grad()
+            nn.functional.mse_loss(student(X[rows]), Y[rows]).backward()
+            with torch.no_grad():
+                for parameter in student.parameters():
+                    parameter -= rate_of(step) * parameter.grad
+            step += 1
+    final = nn.functional.mse_loss(student(X), Y).item()
+    return f"{final:.2f}" if final < 10 else "diverges"
+
+
+BASE, PER_WORKER = 0.02, 16
+print("workers   batch   steps   rate unchanged   times the workers, with warm-up")
+for workers in (1, 4, 8, 16, 32):
+    batch = workers * PER_WORKER
+    an_epoch = len(X) // batch
+    rule = partial(
+        learning_rate,
+        base_rate=BASE,
+        base_batch=PER_WORKER,
+        batch=batch,
+        warmup_steps=an_epoch,
+    )
+    unchanged = loss_after_training(batch, lambda step: BASE)
+    scaled = loss_after_training(batch, rule)
+    print(f"{workers:7} {batch:7} {10 * an_epoch:7} {unchanged:>16} {scaled:>19}")
+print("your guesses for 8 workers:", guess_unchanged, "and", guess_scaled)
+
+# %% [markdown]
+# False, twice. With the rate unchanged, eight workers do an eighth of the steps and get an eighth
+# as far. With the rate scaled they arrive nearly where one worker did, **up to a point**: a step
+# that is too long for the curvature of the loss makes it grow. The rule holds as long as the rate
+# is small compared with that limit. For ResNet-50, Goyal et al. found the same error from a batch
+# of 256 up to 8192 (rate 3.2, with warm-up), and a rising one above. More GPUs then only help if
+# each gets fewer rows, and that is another kind of scaling: the computation shrinks and the
+# communication does not.
+#
+# (For Adam a square root is often used. And all of this is about the *total* batch, whether it
+# comes from more ranks or from accumulation.)
+#
+# ### "N GPUs give N times the speed"
+#
+# Your recorded step of section 5 once more, 24 ms of computation and 8 MB of gradients in buckets
+# of 2 MB, on clusters of several sizes and speeds.
+#
+# **Predict.** The speed-up of 64 machines at 10 Gbit/s, and at 100?
+
+# %%
+### BEGIN SOLUTION
+guess_10 = 30
+guess_100 = 34
+### END SOLUTION
+
+# %%
+from course_lib.simulate import Link
+
+computing = LAYERS * (FORWARD + BACKWARD)
+links = {name: LINKS[name] for name in ("10 GbE", "25 GbE", "100 GbE", "InfiniBand NDR")}
+links["1 GbE"] = Link("1 GbE", 50e-6, 125e6)
+print("speed-up of    " + "".join(f"{n:>5} GPUs" for n in (2, 8, 64, 256)))
+for name in ("1 GbE", "10 GbE", "25 GbE", "100 GbE", "InfiniBand NDR"):
+    row = f"{name:15}"
+    for n in (2, 8, 64, 256):
+        row += f"{n * computing / on_a_cluster(runs[2], n, links[name]).makespan:10.1f}"
+    print(row)
+print("your guesses for 64:", guess_10, "and", guess_100)
+
+# %% [markdown]
+# N times the speed is a limit that the network decides about. Two GPUs on 1 Gbit/s are *slower*
+# than one. From 10 to 100 Gbit/s little is gained on many machines, since these buckets are small
+# and pay the latency of a long ring: InfiniBand wins by its 14 µs, not by its 400 Gbit/s. And the
+# number means nothing without its model and batch: with twice the rows per GPU the computation
+# doubles, the communication stays, and every entry rises.
+
+# %% [markdown]
+# ## 12. Reflection, with numbers
+#
+# Work each out before you open the answer.
+#
+# 1. Eight ranks have 32 rows each, but in the last step of an epoch one of them has 4. DDP averages
+#    the means. How much more does one of these 4 rows count than one of the others?
+#
+# <details><summary>Answer</summary>
+# 1/8 · 1/4 against 1/8 · 1/32: eight times as much.
+# </details>
+#
+# 2. A model of 1.5 billion parameters, gradients in float32, 16 GPUs. How many bytes does each send
+#    a step, and how long does that take at 25 Gbit/s? With four microbatches, under `no_sync` and
+#    without?
+#
+# <details><summary>Answer</summary>
+# 2 · 15/16 · 6 GB = 11.25 GB, 3.6 s. Four times that, 14.4 s, without no_sync; 3.6 s with it.
+# </details>
+#
+# 3. Backward takes 200 ms, the network needs 300 ms for all buckets together. How much can overlap
+#    hide at most, and what is the efficiency then, if forward takes 100 ms?
+#
+# <details><summary>Answer</summary>
+# At most 200 ms, minus the time until the first bucket is ready. 100 ms stick out: 300/400 = 75 %.
+# </details>
+#
+# 4. ResNet-101 has 178 MB of gradients. Into how many buckets does DDP put it by default, about?
+#
+# <details><summary>Answer</summary>
+# 25 MiB are 26.2 MB: seven or eight, with the small first one. No parameter is larger than 9.4 MB.
+# </details>
+#
+# 5. Goyal et al. used a rate of 0.1 for 256 images. You have 12 GPUs with 64 images each. Which
+#    rate, and over how many steps do you warm up in five epochs?
+#
+# <details><summary>Answer</summary>
+# 768 images: 0.3. An epoch has 1,281,167 / 768 = 1668 steps, so 8341.
+# </details>
+#
+# 6. What does data parallelism do about the 16 bytes a parameter that training takes (notebook 00)?
+#
+# <details><summary>Answer</summary>
+# Nothing: every rank holds all of them. Notebook 06 changes that.
+# </details>
+#
+# ## 13. Assignment: `buckets_by_ready_time`
+#
+# The last parameter first is a guess. A model may register its layers in another order than it uses
+# them. DDP therefore watches the first backward pass and then fills its buckets anew. Here is a
+# model that was written from the end to the beginning. Two ranks record when its gradients are
+# ready.
+
+
+# %%
+class WrittenBackwards(nn.Module):
+    """Layers are registered from the last to the first."""
+
+    def __init__(self):
+        super().__init__()
+        for i in reversed(range(LAYERS)):
+            self.add_module(f"layer{i}", nn.Linear(WIDTH, WIDTH, bias=False))
+
+    def forward(self, x):
+        for i in range(LAYERS):
+            x = getattr(self, f"layer{i}")(x)
+        return x
+
+
+def ready_times():
+    model, started = WrittenBackwards(), time.perf_counter()
+    ready = [None] * LAYERS
+    for i, parameter in enumerate(model.parameters()):
+
+        def note(_, i=i):
+            ready[i] = time.perf_counter() - started
+
+        parameter.register_post_accumulate_grad_hook(note)
+    model(torch.ones(2, WIDTH)).sum().backward()
+    return ready
+
+
+recorded = run_ranks(ready_times, 2)
+print("registered:", [name.split(".")[0] for name, _ in WrittenBackwards().named_parameters()])
+order = sorted(range(LAYERS), key=lambda i: max(ready[i] for ready in recorded))
+print("ready, by place in that list:", order)
+
+# %% [markdown]
+# Write the function that makes better buckets from such a recording. `ready[i]` is the time at
+# which *this* rank had gradient $i$, or `None` if it never came. Each rank has times of its own,
+# and all must return the same buckets. An all-reduce begins when its last rank has come; a
+# parameter that some rank never had comes last. Fill the buckets as before.
+#
+# **Predict** the step on eight machines at 25 Gbit/s, in ms, with buckets of one layer: from the
+# reverse of the list, and by ready time. (24 ms are computation, and an all-reduce takes 1.3 ms.)
+
+
+# %% exercise="buckets_by_ready_time"
+def buckets_by_ready_time(ready, sizes, bucket_bytes):
+    """Indices of parameters in buckets, in order of departure, the same on all ranks."""
+    ### BEGIN SOLUTION
+    times = torch.tensor([float("inf") if t is None else t for t in ready], dtype=torch.float64)
+    dist.all_reduce(times, op=dist.ReduceOp.MAX)
+    latest = times.tolist()
+    buckets, room = [], 0
+    for index in sorted(range(len(sizes)), key=latest.__getitem__):
+        if not buckets or sizes[index] > room:
+            buckets.append([])
+            room = bucket_bytes
+        buckets[-1].append(index)
+        room -= sizes[index]
+    return buckets
+    ### END SOLUTION
+
+
+# %% check="buckets_by_ready_time"
+check(buckets_by_ready_time)
+
+
+# %%
+def my_buckets():
+    times = recorded[dist.get_rank()]
+    return buckets_by_ready_time(times, [LAYER_BYTES] * LAYERS, LAYER_BYTES)
+
+
+from course_lib.simulate.data_parallel import Layer
+
+equal_layers = [Layer(f"{i}", FORWARD, BACKWARD, LAYER_BYTES) for i in range(LAYERS)]
+
+
+def simulated(buckets):
+    """Place i in the list of parameters is layer LAYERS - 1 - i of the model."""
+    link = LINKS["25 GbE"]
+    return data_parallel_step(
+        equal_layers,
+        [[LAYERS - 1 - i for i in bucket] for bucket in buckets],
+        lambda nbytes: costs.ring_all_reduce(8, nbytes, link.alpha, link.beta),
+    )
+
+
+overlap(
+    {
+        "reverse of the list": simulated([[i] for i in reversed(range(LAYERS))]),
+        "by ready time": simulated(run_ranks(my_buckets, 2)[0]),
+    }
+)
+
+# %% [markdown]
+# ## 14. What to read
+#
+# - Li et al. 2020, *PyTorch Distributed: Experiences on Accelerating Data Parallel Training* (arXiv
+#   2006.15704): buckets, overlap, unused parameters, with measurements of each.
+# - Goyal et al. 2017, *Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour* (arXiv
+#   1706.02677): section 2 on the rate, section 3 on how to get the loss right.
+# - Sergeev & Del Balso 2018, *Horovod* (arXiv 1802.05799).
+# - Shallue et al. 2019, *Measuring the Effects of Data Parallelism on Neural Network Training*
+#   (arXiv 1811.03600): how far batches can grow, for many models.
+# - `course_lib/techniques/data_parallel.py`: what you wrote, with `no_sync`, parameters that are
+#   used on some ranks only, and gradients that live in their buckets. Beside it `joining.py` for
+#   ranks that run out of samples at different times, `clipping.py` and `sampler.py`.
+#
+# **Next**: notebook 04 cuts the layers themselves.
