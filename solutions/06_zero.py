@@ -37,6 +37,7 @@ from torch import nn
 from torch.profiler import record_function
 
 from course_lib import check, run_ranks
+from course_lib.models import reference
 from course_lib.models.sorting import batches
 from course_lib.models.tiny_gpt import tiny_gpt, token_loss
 
@@ -585,7 +586,8 @@ check(zero3_step)
 
 
 # %% [markdown]
-# With both, train the same GPT:
+# With both, train the same GPT. All methods should have the losses of one process with the whole
+# batch:
 
 
 # %%
@@ -624,8 +626,13 @@ def train_zero3():
     return losses, held
 
 
+def adam(parameters):
+    return torch.optim.Adam(parameters, lr=1e-3)
+
+
 runs["zero3"] = run_ranks(train_zero3, 4, timeout=50)
-one_process = mean_losses(runs["data_parallel"])
+in_one_process = reference.train(tiny_gpt(seed=0), batches(STEPS, 8 * 4), adam)
+one_process = torch.tensor(in_one_process.losses)
 for name, run in runs.items():
     same = torch.allclose(mean_losses(run), one_process, atol=1e-4)
     line = per_parameter(run[0][1])
@@ -695,10 +702,6 @@ big = sum(p.numel() for p in tiny_gpt(seed=0, layers=DEEP).parameters())
 stages = {"Zero1": Zero1, "Zero2": partial(Zero2, bucket_bytes=50_000), "Zero3": Zero3}
 
 
-def adam(parameters):
-    return torch.optim.Adam(parameters, lr=1e-3)
-
-
 def two_steps(stage):
     n, rank = dist.get_world_size(), dist.get_rank()
     model = tiny_gpt(seed=0, layers=DEEP).bfloat16()
@@ -731,7 +734,7 @@ for name, nbytes in memory.items():
 # %% tags=["nbval-ignore-output"]
 from matplotlib.figure import Figure
 
-from course_lib.views.palette import MEMORY
+from course_lib.views.palette import LINES, MEMORY
 from course_lib.views.view import View
 
 
@@ -760,10 +763,12 @@ def over_time(memory):
 over_time(memory)
 
 # %% [markdown]
-# One step, from left to right: forward, backward, optimizer. In Zero1 all gradients are there until
-# the end. In Zero2 backward makes them, and they leave in buckets ("communication"). In Zero3 the
-# blue is made of teeth: a layer comes, runs and goes, once forward and once backward. The
-# activations are the same hill in all three. ZeRO does nothing about them; section 11 does.
+# One step, from left to right: forward, backward, optimizer. In Zero1 the whole gradient takes
+# memory. In Zero2 backward makes it piece by piece, and the pieces leave in buckets
+# ("communication"). In Zero3 the blue is made of teeth: a layer comes, runs and goes, once forward
+# and once backward. The activations are the same hill in all three. ZeRO does nothing about them;
+# section 11 does. And in so small a model the messages under way weigh more than they would in a
+# large one.
 #
 # If you compare with 2 + 2 + 12: the recorder books what an optimizer steps, the fp32 master
 # weights, as parameters (2 + 4/4 = 3), so that 8/4 = 2 are left for the optimizer; and for the time
@@ -1154,10 +1159,27 @@ def step_time(name, ratio):
     return replay(trace, cluster, compute=compute).makespan / computing
 
 
-print("computation / all-reduce   data parallel   ZeRO-3   ZeRO-3, kept from forward")
-for ratio in (0.25, 0.5, 1, 1.5, 2, 3, 4, 8, 16):
-    times = "".join(f"{step_time(name, ratio):14.2f}" for name in recorded)
-    print(f"{ratio:10}              {times}")
+def crossover(ratios):
+    """Step times over the ratio: a curve for each method, and the same as a table."""
+    names = [name.removeprefix("as_").replace("_", " ") for name in recorded]
+    curves = [[step_time(name, ratio) for ratio in ratios] for name in recorded]
+    figure = Figure(figsize=(6.5, 3.2))
+    ax = figure.subplots()
+    for name, curve, (color, dashes) in zip(names, curves, LINES, strict=False):
+        ax.plot(ratios, curve, color=color, linestyle=dashes, label=name)
+    ax.set(xscale="log", ylim=(0.9, 3.2), ylabel="step / computation")
+    ax.set(xlabel="computation / all-reduce", xticks=ratios, xticklabels=ratios)
+    ax.minorticks_off()
+    ax.grid(alpha=0.3)
+    ax.legend()
+    figure.tight_layout()
+    rows = [f"{'ratio':>6}" + "".join(f"{name:>15}" for name in names)]
+    for ratio, *times in zip(ratios, *curves, strict=True):
+        rows.append(f"{ratio:6}" + "".join(f"{step:15.2f}" for step in times))
+    return View(figure, "\n".join(rows))
+
+
+crossover([0.25, 0.5, 1, 1.5, 2, 3, 4, 8, 16])
 
 # %% [markdown]
 # **Explain.** 1.00 is a step in which all messages hide behind computation. From a ratio of 1.5 on

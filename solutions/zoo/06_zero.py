@@ -341,12 +341,12 @@ def steps_at_once(model, make_optimizer):
 # ---------------------------------------------------------------------------------------------
 
 
-@wrong("zero2", says="after backward the gradients are all still there")
+@wrong("zero2", says="after backward gradients are still there")
 def stage_1_for_stage_2(model, make_optimizer):
     return stage_1(model, make_optimizer)
 
 
-@wrong("zero2", says="after backward the gradients are all still there")
+@wrong("zero2", says="after backward gradients are still there")
 def sent_but_kept(model, make_optimizer):
     return stage_2(model, make_optimizer, free=False)
 

@@ -114,8 +114,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     factor = min(1.0, max_norm / norm)
     for rank, seen in enumerate(observation.values):
         shards, replicated = _own(case, rank)
-        for place, gradients, kind in ((0, shards, "shards"), (1, replicated, "replicated")):
-            del place
+        for kind, gradients in (("shards", shards), ("replicated", replicated)):
             for number_, gradient in enumerate(gradients):
                 if gradient is None or not gradient.numel():
                     continue

@@ -8,80 +8,24 @@ zero3_step(units, x, y, loss) -> the loss
 
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.functional import mse_loss, pad
+from torch.nn.functional import mse_loss
 
 from course_lib.checks import compare, gates
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises.nb06_zero.networks import exactly
+from course_lib.checks.exercises.nb06_zero.units import Layer, Log, Unit, padded
 from course_lib.checks.numbers import close, number
 
 _SIZE = 8  # bytes of a float64
 _WIDTHS = (4, 5, 7, 3, 6, 2)  # so that every layer has another size
 _BATCH = 3
-
-
-class Unit:
-    """A layer of which a rank keeps a part; `log` tells what was done to all of them, in order."""
-
-    def __init__(self, number: int, module: "Layer", log: list[tuple[str, int]]):
-        n, rank = dist.get_world_size(), dist.get_rank()
-        self.module = module
-        self._number, self._log = number, log
-        self._parameters = list(module.parameters())
-        flat = _flat([p.detach() for p in self._parameters], n)
-        self.shard = nn.Parameter(flat.chunk(n)[rank].clone())
-        self._full, self._bytes, start = flat, flat.nbytes, 0
-        for p in self._parameters:
-            p.data = flat[start : start + p.numel()].view_as(p)
-            start += p.numel()
-        flat.untyped_storage().resize_(0)
-        module.note = self._note
-
-    def gather(self) -> "_Handle":
-        self._note("gather")
-        self._full.untyped_storage().resize_(self._bytes)
-        parts = list(self._full.chunk(dist.get_world_size()))
-        work = dist.all_gather(parts, self.shard.detach(), async_op=True)
-        return _Handle(work, lambda: self._note("wait"))
-
-    def release(self) -> None:
-        self._note("release")
-        self._full.untyped_storage().resize_(0)
-
-    def reduce(self) -> None:
-        self._note("reduce")
-        n = dist.get_world_size()
-        grads = [torch.zeros(p.shape).to(p) if p.grad is None else p.grad for p in self._parameters]
-        mine = torch.empty_like(self.shard)
-        dist.reduce_scatter(mine, list(_flat(grads, n).chunk(n)))
-        self.shard.grad = mine / n
-        for p in self._parameters:
-            p.grad = None
-
-    def _note(self, what: str) -> None:
-        self._log.append((what, self._number))
-
-
-class _Handle:
-    def __init__(self, work: dist.Work, note: Callable[[], None]):
-        self._work, self._note = work, note
-
-    def wait(self) -> None:
-        self._note()
-        self._work.wait()
-
-
-def _flat(tensors: Sequence[torch.Tensor], n: int) -> torch.Tensor:
-    flat = torch.cat([t.reshape(-1) for t in tensors])
-    return pad(flat, (0, -flat.numel() % n))
-
 
 # ---------------------------------------------------------------------------------------------
 
@@ -126,29 +70,6 @@ def _case(
     return Case(world_size, label, data, clue)
 
 
-class Layer(nn.Module):
-    """tanh(x W^T + b), which notes when it begins to run forward ("F") and backward ("B").
-
-    Of integers x it takes columns of W, as an embedding does.
-    """
-
-    def __init__(self, state: dict[str, torch.Tensor], frozen: bool):
-        super().__init__()
-        self.weight = nn.Parameter(state["weight"].clone())
-        self.bias = nn.Parameter(state["bias"].clone(), requires_grad=not frozen)
-        self.note: Callable[[str], None] = lambda what: None
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.note("F")
-        if x.is_floating_point():
-            h = nn.functional.linear(x, self.weight, self.bias)
-        else:
-            h = self.weight.t()[x] + self.bias
-        if h.requires_grad:
-            h.register_hook(lambda _: self.note("B"))
-        return torch.tanh(h)
-
-
 def _layers(case: Case) -> list[Layer]:
     return [
         Layer(state, frozen=case.data["frozen"] and number == 1)
@@ -158,7 +79,7 @@ def _layers(case: Case) -> list[Layer]:
 
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank = dist.get_rank()
-    log: list[tuple[str, int]] = []
+    log: Log = []
     units = [Unit(number, layer, log) for number, layer in enumerate(_layers(case))]
     returned = answer(units, case.data["x"][rank], case.data["y"][rank], mse_loss)
     return {
@@ -190,7 +111,7 @@ def _values(case: Case, observation: Observation) -> Finding | None:
             grads = [
                 torch.zeros(p.shape).to(p) if p.grad is None else p.grad for p in layer.parameters()
             ]
-            want, got = _flat(grads, n).chunk(n)[rank], seen["grads"][number_]
+            want, got = padded(grads, n).chunk(n)[rank], seen["grads"][number_]
             title = f"layer {number_}: shard.grad"
             if got is None:
                 return Finding(f"{title} is None: call unit.reduce() after its backward", rank)
@@ -242,7 +163,7 @@ def _prefetched(case: Case, observation: Observation) -> Finding | None:
     """When a layer computes, the next one to be needed is on its way."""
     last = len(case.data["states"]) - 1
     for rank, seen in enumerate(observation.values):
-        log: list[tuple[str, int]] = seen["log"]
+        log: Log = seen["log"]
         for kind, words, ahead in (("F", "forward", 1), ("B", "backward", -1)):
             for unit in range(last + 1):
                 place, following = log.index((kind, unit)), unit + ahead
@@ -271,7 +192,7 @@ def _prefetched(case: Case, observation: Observation) -> Finding | None:
     return None
 
 
-def _shown(log: list[tuple[str, int]]) -> str:
+def _shown(log: Log) -> str:
     return ", ".join(f"{what} {unit}" for what, unit in log[-8:])
 
 

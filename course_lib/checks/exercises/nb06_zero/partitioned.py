@@ -156,21 +156,16 @@ def _traffic(case: Case, observation: Observation) -> Finding | None:
 
 
 def _left(case: Case, observation: Observation) -> Finding | None:
-    """No .grad outlives its hook by more than the next one."""
-    sizes = sorted(_sizes(case))
-    most = _SIZE * sum(sizes[-2:])
+    """No .grad is left after backward, and within it no more than two at a time."""
+    most = _SIZE * sum(sorted(_sizes(case))[-2:])
     for rank, seen in enumerate(observation.values):
-        if seen["left"] > 0 and seen["left"] > most:
-            return Finding(
-                "the parameters are right, but after backward the gradients are all still there: "
-                "set .grad to None in the hook, as soon as it is sent",
-                rank,
-                expected="0 bytes in .grad after backward",
-                got=f"{seen['left']} bytes",
+        if seen["left"]:
+            likely = (
+                "the parameters are right, but after backward gradients are still there: "
+                "set .grad to None in the hook, as soon as it is sent"
             )
-        if seen["left"] > 0:
             return Finding(
-                "the parameters are right, but some .grad is still there after backward",
+                likely,
                 rank,
                 expected="0 bytes in .grad after backward",
                 got=f"{seen['left']} bytes",

@@ -1,0 +1,93 @@
+"""What a ZeRO-3 step is given: layers that can be gathered and released, and that keep a log.
+
+The log has (what, number of the layer) in order: gather, wait, release, reduce, and F and B where
+a layer begins to run forward and backward.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+Log = list[tuple[str, int]]
+
+
+class Layer(nn.Module):
+    """tanh(x W^T + b), which notes when it begins to run forward ("F") and backward ("B").
+
+    Of integers x it takes columns of W, as an embedding does.
+    """
+
+    def __init__(self, state: dict[str, torch.Tensor], frozen: bool):
+        super().__init__()
+        self.weight = nn.Parameter(state["weight"].clone())
+        self.bias = nn.Parameter(state["bias"].clone(), requires_grad=not frozen)
+        self.note: Callable[[str], None] = lambda what: None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.note("F")
+        if x.is_floating_point():
+            h = nn.functional.linear(x, self.weight, self.bias)
+        else:
+            h = self.weight.t()[x] + self.bias
+        if h.requires_grad:
+            h.register_hook(lambda _: self.note("B"))
+        return torch.tanh(h)
+
+
+class Unit:
+    """A layer of which a rank keeps a part; `log` tells what was done to all of them, in order."""
+
+    def __init__(self, number: int, module: Layer, log: Log):
+        n, rank = dist.get_world_size(), dist.get_rank()
+        self.module = module
+        self._number, self._log = number, log
+        self._parameters = list(module.parameters())
+        full = padded([p.detach() for p in self._parameters], n)
+        self.shard = nn.Parameter(full.chunk(n)[rank].clone())
+        self._full, self._bytes, start = full, full.nbytes, 0
+        for p in self._parameters:
+            p.data = full[start : start + p.numel()].view_as(p)
+            start += p.numel()
+        full.untyped_storage().resize_(0)
+        module.note = self._note
+
+    def gather(self) -> "_Handle":
+        self._note("gather")
+        self._full.untyped_storage().resize_(self._bytes)
+        parts = list(self._full.chunk(dist.get_world_size()))
+        work = dist.all_gather(parts, self.shard.detach(), async_op=True)
+        return _Handle(work, lambda: self._note("wait"))
+
+    def release(self) -> None:
+        self._note("release")
+        self._full.untyped_storage().resize_(0)
+
+    def reduce(self) -> None:
+        self._note("reduce")
+        n = dist.get_world_size()
+        grads = [torch.zeros(p.shape).to(p) if p.grad is None else p.grad for p in self._parameters]
+        mine = torch.empty_like(self.shard)
+        dist.reduce_scatter(mine, list(padded(grads, n).chunk(n)))
+        self.shard.grad = mine / n
+        for p in self._parameters:
+            p.grad = None
+
+    def _note(self, what: str) -> None:
+        self._log.append((what, self._number))
+
+
+class _Handle:
+    def __init__(self, work: dist.Work, note: Callable[[], None]):
+        self._work, self._note = work, note
+
+    def wait(self) -> None:
+        self._note()
+        self._work.wait()
+
+
+def padded(tensors: Sequence[torch.Tensor], n: int) -> torch.Tensor:
+    """All elements in one row, with zeros up to a multiple of n."""
+    flat = torch.cat([t.reshape(-1) for t in tensors])
+    return nn.functional.pad(flat, (0, -flat.numel() % n))
