@@ -56,6 +56,8 @@ RANKS = (
     Fill("#7f3d68", ink=PAPER),
     Fill("#c9e9c9"),
 )
+# Bars of several runs beside one another.
+SERIES = (Fill("#0072b2"), Fill("#d55e00", "//"), Fill("#8fc9ec"), Fill("#e69f00", ".."))
 # Lines: colour and dashes.
 LINES = (
     ("#0072b2", "-"),

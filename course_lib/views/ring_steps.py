@@ -17,7 +17,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from course_lib.views.lettering import letter
-from course_lib.views.palette import INK, PAPER
+from course_lib.views.palette import ALARM, INK, PAPER
 from course_lib.views.view import View
 
 LARGEST = 5  # ranks; more do not fit a page, and teach nothing more
@@ -116,9 +116,7 @@ def _draw(steps: list[RingStep], n: int) -> Figure:
     letter(ax, words, size=8)
     colors = colormaps["Blues"](shades)
     ax.add_collection(PolyCollection(boxes, facecolors=colors, edgecolors="white", zorder=0))
-    ax.add_collection(
-        PolyCollection(outlined, facecolors="none", edgecolors="#d55e00", linewidths=2)
-    )
+    ax.add_collection(PolyCollection(outlined, facecolors="none", edgecolors=ALARM, linewidths=2))
     return figure
 
 

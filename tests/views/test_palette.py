@@ -95,6 +95,14 @@ def test_neighbouring_ranks_differ_for_all_eyes_and_in_grey(eyes):
 
 
 @pytest.mark.parametrize("eyes", EYES)
+def test_bars_beside_one_another_differ_for_all_eyes_and_in_grey(eyes):
+    for one, other in itertools.combinations(palette.SERIES, 2):
+        assert distance(one.color, other.color, eyes) > 15
+        grey = lightness_apart(one.color, other.color)
+        assert grey > 10 or one.hatch != other.hatch
+
+
+@pytest.mark.parametrize("eyes", EYES)
 def test_lines_differ_by_dashes_and_by_colour(eyes):
     assert len({str(dashes) for _, dashes in palette.LINES}) == len(palette.LINES)
     for (one, _), (other, _) in itertools.combinations(palette.LINES, 2):

@@ -20,6 +20,8 @@ def test_bars_count_tensors():
     assert header.split()[:2] == ["tensors", "sent"]
     assert naive.split()[-4:] == ["3", "1", "1", "1"]
     assert ring.split()[-4:] == ["1.5"] * 4
+    title = view.figure.axes[0].get_title()
+    assert title == "most tensors sent: through rank 0, rank 0, 3"
 
 
 def test_bars_count_bytes_without_a_tensor_to_count_by():

@@ -1,0 +1,95 @@
+"""One example of every view and every widget, as large as lessons show them."""
+
+from collections.abc import Callable
+
+from course_lib.observe import CommEvent, Memory, Trace
+from course_lib.observe.events import Block
+from course_lib.simulate import simulate
+from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b, zb_h1
+from course_lib.views.cost_curves import cost_curves
+from course_lib.views.explore import Explorer, explore
+from course_lib.views.memory_bars import run_memory
+from course_lib.views.memory_curves import memory_curves
+from course_lib.views.plan_explorer import plan_explorer, planned
+from course_lib.views.replay_explorer import replay_explorer, replayed
+from course_lib.views.ring_steps import ring_steps
+from course_lib.views.scaling_curves import all_reduce_explorer, all_reduce_scaling
+from course_lib.views.schedule_explorer import schedule_explorer
+from course_lib.views.schedule_gantt import schedule_gantt
+from course_lib.views.sharding import sharding, sharding_explorer
+from course_lib.views.traffic_bars import traffic_bars
+from course_lib.views.traffic_matrix import traffic_matrix
+from course_lib.views.view import View
+from course_lib.views.zero_explorer import zero_explorer, zero_memory
+
+RANKS = 8
+
+
+def exchange() -> Trace:
+    """Each rank sends to the next, then all reduce."""
+    events, everybody = [], tuple(range(RANKS))
+
+    def add(rank: int, n: int, op: str, peer: int | None, issued: float, waited: float) -> None:
+        events.append(
+            CommEvent(
+                rank=rank, n=n, op=op, group="0", ranks=everybody, peer=peer, tag=0, nbytes=4000,
+                shapes=((1000,),), dtype="float32", reduce_op=None, blocking=issued == waited,
+                native=False,
+                issued=issued, waited=waited, done=waited + 1,
+            )
+        )  # fmt: skip
+
+    for rank in range(RANKS):
+        add(rank, 0, "send", (rank + 1) % RANKS, issued=0, waited=2)
+        add(rank, 1, "recv", (rank - 1) % RANKS, issued=1, waited=1)
+        add(rank, 2, "all_reduce", None, issued=4, waited=4)
+    return Trace(RANKS, events)
+
+
+def memory() -> Memory:
+    """Ranks that take and give back 300 times."""
+    kinds = ("parameters", "gradients", "optimizer", "activations", "communication", "other")
+    return Memory(
+        RANKS,
+        [
+            Block(rank, n, kinds[n % 6], [(n, 1000 + n, False), (n + 40.5, 0, False)])
+            for rank in range(RANKS)
+            for n in range(300)
+        ],
+    )
+
+
+TRACE, MEMORY = exchange(), memory()
+PIPES = {
+    "GPipe": simulate(gpipe(8, 32)),
+    "1F1B": simulate(one_f_one_b(8, 32)),
+    "interleaved": simulate(interleaved(8, 32, 2)),
+    "ZB-H1": simulate(zb_h1(8, 32)),
+}
+VIEWS: dict[str, Callable[[], View]] = {
+    **{
+        f"gantt of {name}": lambda t=t: schedule_gantt(t, "a pipeline") for name, t in PIPES.items()
+    },
+    "gantt of a recording": lambda: schedule_gantt(TRACE.timeline(), "a run", unit="s"),
+    "replay": lambda: replayed(TRACE),
+    "ring steps": lambda: ring_steps(4),
+    "traffic matrix": lambda: traffic_matrix(TRACE),
+    "traffic bars": lambda: traffic_bars({"a run": TRACE.traffic()}),
+    "cost curves": lambda: cost_curves({"line": lambda n: 1e-6 + n / 1e9}, title="one message"),
+    "scaling curves": all_reduce_scaling,
+    "memory bars": lambda: run_memory(MEMORY),
+    "memory curves": lambda: memory_curves(MEMORY, "a run"),
+    "zero memory": zero_memory,
+    "sharding": lambda: sharding("MLP", 8),
+    "plan": planned,
+}
+WIDGETS: dict[str, Callable[[], Explorer]] = {
+    "ring steps": lambda: explore(ring_steps, ranks=[2, 3, 4]),
+    "pipeline schedules": schedule_explorer,
+    "memory of ZeRO": zero_explorer,
+    "memory of ZeRO, with a run": lambda: zero_explorer({"mine": MEMORY}, 1000),
+    "sharding": sharding_explorer,
+    "all-reduce on many devices": all_reduce_explorer,
+    "links": lambda: replay_explorer(TRACE),
+    "planner": plan_explorer,
+}
