@@ -11,16 +11,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from queue import Empty
 
 import pytest
 from nbval.kernel import RunningKernel
-from nbval.plugin import IPyNbCell
+from nbval.plugin import IPyNbCell, IPyNbFile
 
 _TICK = 1.0  # seconds between two looks at the kernel
 _get_message = RunningKernel.get_message
+_collect = IPyNbFile.collect
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     RunningKernel.get_message = _get_message_of_the_living
+    IPyNbFile.collect = _collect_by_name
 
 
 def _get_message_of_the_living(self: RunningKernel, stream: str, timeout: float | None = None):
@@ -51,12 +53,19 @@ def _get_message_of_the_living(self: RunningKernel, stream: str, timeout: float 
                 raise
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        identity = item.cell.get("id", "") if isinstance(item, IPyNbCell) else ""
+def _collect_by_name(self: IPyNbFile) -> Iterator[IPyNbCell]:
+    """The cells, with a check's called by its exercise."""
+    for item in _collect(self):
+        identity = item.cell.get("id", "")
         if identity.startswith("check-"):
-            item.name = f"exercise {identity.removeprefix('check-')}"
-            item._nodeid = f"{item.parent.nodeid}::{item.name}"
+            item = IPyNbCell.from_parent(
+                self,
+                name=f"exercise {identity.removeprefix('check-')}",
+                cell_num=item.cell_num,
+                cell=item.cell,
+                options=item.options,
+            )
+        yield item
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -85,7 +94,14 @@ def validate(notebooks: Sequence[Path], for_a_cell: float, for_all: float, junit
     command = [
         *(sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env", "-v", "--tb=line"),
         *("-p", "course_lib.classroom.kernels", "-p", "course_lib.classroom.validating"),
-        *("-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", os.path.commonpath(notebooks)),
+        *(
+            "-p",
+            "no:cacheprovider",
+            "-c",
+            os.devnull,
+            "--rootdir",
+            os.path.commonpath([p.parent for p in notebooks]),
+        ),
         *(f"--nbval-cell-timeout={for_a_cell:g}", f"--nbval-run-timeout={for_all:g}"),
         *([f"--junitxml={junit}"] if junit else []),
         *map(str, notebooks),

@@ -22,7 +22,7 @@ from pathlib import Path
 import cloudpickle
 
 from course_lib.checks import registry
-from course_lib.checks.apart import isolation, nursery, transport
+from course_lib.checks.apart import nursery, transport
 from course_lib.checks.apart.inmate import DEFINED, Task
 from course_lib.checks.apart.isolation import Limits, Walls
 from course_lib.checks.apart.library import write_library
@@ -49,7 +49,6 @@ class Grader:
     def __init__(self, limits: Limits | None = None, walled: bool | None = None):
         if sys.platform != "linux":
             raise OSError("grading runs on Linux: use a container or a virtual machine elsewhere")
-        self.walled = isolation.available() if walled is None else walled
         self._limits = limits or Limits()
         self._folder = Path(tempfile.mkdtemp(prefix="grading-"))
         self._folder.chmod(0o711)
@@ -73,9 +72,11 @@ class Grader:
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        if self._control.recv(1) != nursery.READY:
+        ready = self._control.recv(1)
+        if not ready:
             self.close()
             raise WallsError("the process that starts the runs has ended; see the lines above")
+        self.walled = ready == nursery.READY if walled is None else walled
 
     def verdict(
         self, exercise: Exercise, program: Program, cases: Sequence[Case], imports: Sequence[str]
