@@ -11,7 +11,9 @@ from course_lib.checks.zoo import Rejection, Wrong, load_zoo, reject
 ANIMALS = load_zoo()
 
 
-@pytest.mark.parametrize("animal", ANIMALS, ids=[animal.answer.__name__ for animal in ANIMALS])
+@pytest.mark.parametrize(
+    "animal", ANIMALS, ids=[f"{animal.exercise}-{animal.answer.__name__}" for animal in ANIMALS]
+)
 def test_a_wrong_answer_is_rejected_by_the_expected_message(animal):
     rejection = reject(animal)
     assert rejection.rejected, "it passed"
@@ -25,8 +27,9 @@ def test_every_exercise_has_at_least_five_wrong_answers_with_messages_of_their_o
     assert {name: len(texts) for name, texts in said.items() if len(texts) < 5} == {}
 
 
-def test_the_names_of_the_wrong_answers_are_distinct():
-    names = Counter(animal.answer.__name__ for animal in ANIMALS)
+def test_the_names_of_a_notebooks_wrong_answers_are_distinct():
+    notebook = {name: exercise.notebook for name, exercise in all_exercises().items()}
+    names = Counter((notebook[animal.exercise], animal.answer.__name__) for animal in ANIMALS)
     assert [name for name, count in names.items() if count > 1] == []
 
 
