@@ -1,0 +1,993 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 01 · Parameter servers
+#
+# **After this notebook you can**
+#
+# - train one model on many machines with a server that holds its parameters, and get the result of
+#   one machine with the whole batch;
+# - spread parameters over several servers, evenly by bytes, so that one more server moves little;
+# - say what asynchronous training gains in waiting and loses in staleness, in numbers;
+# - bound the staleness, and choose the bound;
+# - explain why most training today does without servers, by the bytes on the busiest link.
+#
+# **You need** `send` and `recv` from notebook 00. **It takes** 75 to 90 minutes of your time and
+# under a minute of the machine's.
+
+# %%
+import functools
+import math
+import random
+from collections import Counter
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from course_lib import check, run_ranks
+
+# %% [markdown]
+# ## 1. The problem, as a number
+#
+# In 2014 a large web company trained a model that predicts which advertisement a person will click.
+# It had learnt from 170 billion examples, 636 TB of them, with 65 billion different features; and
+# each feature has a weight.
+
+# %%
+features, machines, memory = 65e9, 1000, 192e9
+print(f"the weights alone: {4 * features / 1e9:.0f} GB in float32, a machine has 192 GB")
+print(f"the examples: {636e12 / machines / 1e9:.0f} GB for each of {machines} machines")
+
+# %% [markdown]
+# Neither fits on one machine. But one example has only a few of all those features, so a machine
+# that reads examples needs few of the weights at a time. Hence two roles:
+#
+# - **servers** keep the parameters, each a part of them;
+# - **workers** keep the examples. They *pull* the parameters that they need, compute a gradient and
+#   *push* it back. Workers never talk to each other.
+#
+# The second problem is time. A thousand machines are never equally fast: one has a bad disk, one
+# runs somebody else's job too. If all wait for the slowest at every step, most wait most of the
+# time.
+#
+# **Who solved it, and when.** Dean et al. trained the first very large networks so (*DistBelief*,
+# NIPS 2012). Ho et al. bounded how far workers may run apart (*SSP*, NIPS 2013). Li et al. made it
+# one general system and described what it is made of (*Parameter Server*, OSDI 2014); the job above
+# is theirs, on 800 workers and 200 servers. This notebook follows their paper and its words.
+
+# %% [markdown]
+# ## 2. One step
+#
+# Rank 0 is the server, all others are workers. A worker has computed the gradient of its mean loss
+# over its own samples. What is the gradient of the mean over *all* samples? Worker $w$ has $n_w$ of
+# all $B$ samples, so
+#
+# $$g = \sum_w \frac{n_w}{B}\, g_w$$
+#
+# The factor is the worker's *share*.
+#
+# ### Exercise 1: `push_and_pull`
+#
+# The server holds `values`. Every worker has its `gradient` and its `share`. One step: all push,
+# the server subtracts `lr` times the gradient of the whole batch, all pull.
+
+
+# %% exercise="push_and_pull"
+def push_and_pull(values, gradient, share, lr):
+    """One step of gradient descent; returns the new values on every rank.
+
+    values: on rank 0, the server; nan elsewhere. gradient, share: of a worker.
+    """
+    ### BEGIN SOLUTION
+    if dist.get_rank() > 0:
+        dist.send(share * gradient, dst=0)
+        dist.recv(values, src=0)
+        return values
+    workers = range(1, dist.get_world_size())
+    total, pushed = torch.zeros_like(values), torch.empty_like(values)
+    for worker in workers:
+        dist.recv(pushed, src=worker)
+        total += pushed
+    values = values - lr * total
+    for worker in workers:
+        dist.send(values, dst=worker)
+    return values
+    ### END SOLUTION
+
+
+# %% check="push_and_pull"
+check(push_and_pull)
+
+# %% [markdown]
+# Stuck, here or later? `from course_lib import hint`, then `hint(push_and_pull)` for a nudge, and
+# with `, 3` for almost the answer.
+#
+# ### Exercise 2: `train_synchronously`
+#
+# Now a whole training, with everything that real models have: workers with different numbers of
+# samples, ranks that start with different parameters (the server's are the ones that count), frozen
+# parameters, one that the loss does not depend on, one that is in two places. After ten steps
+# *every* rank's model is to be what one process with the whole batch would have.
+#
+# The server's `batches` are `None`; a worker's are `(inputs, targets, share)`. A worker sends one
+# gradient a step and gets the parameters once a step.
+
+
+# %% exercise="train_synchronously"
+def train_synchronously(model, batches, loss, lr):
+    """Plain gradient descent, a step for each batch; changes the model in place on every rank."""
+    ### BEGIN SOLUTION
+    server, workers = dist.get_rank() == 0, range(1, dist.get_world_size())
+    trained = [p for p in model.parameters() if p.requires_grad]
+
+    def pull(parameters):
+        for p in parameters:
+            if server:
+                for worker in workers:
+                    dist.send(p.detach(), dst=worker)
+            else:
+                dist.recv(p.detach(), src=0)
+
+    pull(model.parameters())  # the frozen ones once
+    for batch in batches:
+        if server:
+            for p in trained:
+                total, pushed = torch.zeros_like(p), torch.empty_like(p)
+                for worker in workers:
+                    dist.recv(pushed, src=worker)
+                    total += pushed
+                p.detach().sub_(lr * total)
+        else:
+            x, y, share = batch
+            model.zero_grad()
+            loss(model(x), y).backward()
+            for p in trained:
+                gradient = torch.zeros_like(p) if p.grad is None else p.grad
+                dist.send(share * gradient, dst=0)
+        pull(trained)
+    ### END SOLUTION
+
+
+# %% check="train_synchronously"
+check(train_synchronously)
+
+# %% [markdown]
+# So a *synchronous* parameter server changes nothing about what is learnt. It is a way to compute
+# the same step with more machines.
+
+# %% [markdown]
+# ## 3. What the server's link carries
+#
+# **Predict.** Four workers, a model of $S$ bytes. In one step, how many bytes leave the server? How
+# many leave a worker? And how many would leave each of the four if they did a ring all-reduce
+# (notebook 02) instead?
+
+# %%
+### BEGIN SOLUTION
+guess_server = 4
+guess_worker = 1
+guess_ring = 1.5
+### END SOLUTION
+
+# %%
+from course_lib.techniques.collectives import ring_all_reduce
+from course_lib.views.traffic_bars import traffic_bars
+
+NUMEL = 12_000
+
+
+def one_step_by_server():
+    push_and_pull(torch.zeros(NUMEL), torch.ones(NUMEL), 1 / 4, 0.1)
+
+
+def one_step_by_ring():
+    if dist.get_rank() > 0:
+        workers = dist.new_group([1, 2, 3, 4], use_local_synchronization=True)
+        ring_all_reduce(torch.ones(NUMEL), workers)
+
+
+traffic = {
+    "parameter server": run_ranks(one_step_by_server, 5).trace.traffic(),
+    "ring of the workers": run_ranks(one_step_by_ring, 5).trace.traffic(),
+}
+print("your guesses, in models:", guess_server, guess_worker, guess_ring)
+traffic_bars(traffic, per_tensor=4 * NUMEL)
+
+# %% [markdown]
+# **Explain.** Rank 0 sends four models and receives four; the other links are nearly idle. That is
+# why the server's link is the bottleneck: it carries $nS$ in and $nS$ out, and grows with the
+# number of workers. In the ring everyone carries $2\frac{n-1}{n}S$, which never exceeds $2S$.
+#
+# More servers help: with $m$ of them each has $S/m$ of the parameters.
+#
+# ### Exercise 3: `bytes_sent`
+#
+# What leaves one server, one worker, one rank of a ring in one step?
+
+
+# %% exercise="bytes_sent"
+def bytes_sent(workers: int, size: int, servers: int) -> tuple[float, float, float]:
+    """Bytes that leave (a server, a worker, a rank of a ring of the workers) in one step.
+
+    size: bytes of the gradient, and of the parameters; spread evenly over the servers.
+    """
+    ### BEGIN SOLUTION
+    return workers * size / servers, size, 2 * (workers - 1) / workers * size
+    ### END SOLUTION
+
+
+# %% check="bytes_sent"
+check(bytes_sent)
+
+# %%
+print("100 MB of parameters, 16 workers; in models of 100 MB, the busiest link sends")
+for servers in (1, 2, 4, 8, 16, 32):
+    server, worker, ring = (amount / 1e8 for amount in bytes_sent(16, 10**8, servers))
+    print(f"{servers:2} servers: {max(server, worker):4.1f}    the ring: {ring:.3f}")
+
+# %% [markdown]
+# It takes as many servers as workers until the servers are no longer the bottleneck, and then a
+# worker's own link sends one model and receives one. A ring sends nearly two and receives nearly
+# two, but needs no other machines. Per machine the two come to the same: a parameter server with a
+# server *on* each of $n$ machines is a reduce-scatter (push) and an all-gather (pull).
+
+# %% [markdown]
+# ## 4. Many servers: who has what?
+#
+# All parameters, end to end, make one long line. The position in it is the **key**, and servers own
+# **ranges** of keys. Ranges make short messages ("keys 4000 to 7000"), and a server need not know
+# where one tensor ends.
+#
+# What has to be even are bytes. That is not so easy with whole tensors: a language model's
+# embedding may be larger than everything else.
+#
+# ### Exercise 4: `place_by_bytes`
+#
+# Give each server its pieces `(tensor, start, stop)`, so that the loads differ by one element at
+# most. All tensors have the same dtype.
+
+
+# %% exercise="place_by_bytes"
+def place_by_bytes(sizes: list[int], servers: int) -> list[list[tuple[int, int, int]]]:
+    """For each server its pieces (tensor, start, stop), in order. sizes: elements by tensor."""
+    ### BEGIN SOLUTION
+    total = sum(sizes)
+    placed = []
+    for server in range(servers):
+        low, high = total * server // servers, total * (server + 1) // servers
+        pieces, offset = [], 0
+        for tensor, size in enumerate(sizes):
+            start, stop = max(low, offset) - offset, min(high, offset + size) - offset
+            if start < stop:
+                pieces.append((tensor, start, stop))
+            offset += size
+        placed.append(pieces)
+    return placed
+    ### END SOLUTION
+
+
+# %% check="place_by_bytes"
+check(place_by_bytes)
+
+# %%
+sizes = [50_000 * 64, 64 * 192, 64 * 64, 64 * 256, 256 * 64, 64]  # a huge embedding first
+largest_share = max(sizes) / sum(sizes)
+print(f"whole tensors on 4 servers: one of them has {largest_share:.1%} of all bytes, or more")
+for server, pieces in enumerate(place_by_bytes(sizes, 4)):
+    load = sum(stop - start for _, start, stop in pieces)
+    print(f"server {server}: {load / sum(sizes):.1%} in {len(pieces)} pieces")
+
+# %% [markdown]
+# ### One server more
+#
+# At night somebody adds a fifth server. Which keys have to move?
+#
+# **Predict.** All servers get equal ranges again. What share of all keys changes its owner, from
+# four servers to five? And how few could it be at best?
+
+# %%
+### BEGIN SOLUTION
+guess_moved = 0.5
+guess_best = 0.2
+### END SOLUTION
+
+# %% [markdown]
+# **Consistent hashing** moves few. Servers and keys get pseudo-random places on a ring, and a key
+# belongs to the next server up the ring. A new server takes over what lies just below it, and
+# nothing else moves. With one place for each server the arcs between them would be very uneven. So
+# each server has many: *virtual servers*.
+#
+# ### Exercise 5: `ring_owners`
+
+
+# %% exercise="ring_owners"
+def ring_owners(keys: list[str], servers: int, points: int, place) -> list[int]:
+    """The server that owns each key.
+
+    place(text): a whole number from 0 to 2^64 - 1. Server s stands at place(f"{s}/{i}") for i in
+    range(points). A key at place(key) belongs to the first point that is not below it; above the
+    highest point the ring starts again.
+    """
+    ### BEGIN SOLUTION
+    from bisect import bisect_left
+
+    ring = sorted((place(f"{s}/{i}"), s) for s in range(servers) for i in range(points))
+    places = [at for at, _ in ring]
+    return [ring[bisect_left(places, place(key)) % len(ring)][1] for key in keys]
+    ### END SOLUTION
+
+
+# %% check="ring_owners"
+check(ring_owners)
+
+# %%
+import hashlib
+
+
+def place(text):
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def range_owners(count, servers):
+    return [key * servers // count for key in range(count)]
+
+
+def moved(before, after):
+    return sum(a != b for a, b in zip(before, after, strict=True)) / len(before)
+
+
+keys = [f"block {number}" for number in range(20_000)]
+print(f"equal ranges: {moved(range_owners(20_000, 4), range_owners(20_000, 5)):.0%} of keys move")
+for points in (1, 16, 256):
+    four, five = (ring_owners(keys, servers, points, place) for servers in (4, 5))
+    fullest = max(Counter(five).values()) / (len(keys) / 5)
+    print(
+        f"ring, {points:3} points each: {moved(four, five):.0%} of keys move, "
+        f"the fullest of five has {fullest:.2f} of its share"
+    )
+print("your guesses:", guess_moved, guess_best)
+
+# %% [markdown]
+# **Explain.** The new server has to get a fifth of all keys, less is impossible. Equal ranges shift
+# along the whole line, so half of all keys move. (A *hash modulo the number of servers* is worse
+# still: four fifths move.) With many points a server's part is nearly even, and so is what it takes
+# from each of the others.
+
+# %% [markdown]
+# ## 5. Nobody waits: asynchronous workers
+#
+# In section 2 the server waited for all gradients. Now it takes a step with each gradient as it
+# comes and answers at once. No worker ever waits for another. The paper calls this **eventual**
+# consistency.
+#
+# But while a worker computes, others push, and the parameters move on under it. Its gradient then
+# belongs to values that are no longer there. The **staleness** of a push is the number of steps
+# that the server took between that worker's pull and its push.
+#
+# ### Exercise 6: `asynchronous_server`
+#
+# Write the server. `dist.recv(buffer)` without a source takes a message of anyone and returns whose
+# it was. A push is answered with the new values, which is that worker's next pull.
+
+
+# %% exercise="asynchronous_server"
+def asynchronous_server(values, pushes, lr):
+    """Take `pushes` gradients as they come, step with each, answer its worker.
+
+    values: changed in place; all workers start with the same. Returns the staleness of each push.
+    """
+    ### BEGIN SOLUTION
+    gradient, has, staleness = torch.empty_like(values), {}, []
+    for version in range(pushes):
+        worker = dist.recv(gradient)
+        staleness.append(version - has.get(worker, 0))
+        values -= lr * gradient
+        dist.send(values, dst=worker)
+        has[worker] = version + 1
+    return staleness
+    ### END SOLUTION
+
+
+# %% check="asynchronous_server"
+check(asynchronous_server)
+
+# %% [markdown]
+# Yours, on real ranks: four workers push ten times each, and rank 1 sleeps between its pushes. Who
+# comes when is up to your machine, so this output is not compared with ours.
+
+
+# %% tags=["nbval-ignore-output"]
+def in_order_of_arrival():
+    import time
+
+    values = torch.zeros(8)
+    if dist.get_rank() == 0:
+        return asynchronous_server(values, 40, 0.1)
+    for _ in range(10):
+        time.sleep(0.02 if dist.get_rank() == 1 else 0.002)
+        dist.send(values - 1, dst=0)
+        dist.recv(values, src=0)
+    return None
+
+
+print("staleness: pushes", dict(sorted(Counter(run_ranks(in_order_of_arrival, 5)[0]).items())))
+
+# %% [markdown]
+# ### A straggler that is the same every time
+#
+# To compare runs we need them to be repeatable. The course's server can take messages by **logical
+# time**: each task of a worker costs as much as we say, and the server takes messages in the order
+# of these times, whenever they arrive. Everything else is real: ranks, messages, gradients.
+#
+# The model and its data:
+
+# %%
+from course_lib.techniques.parameter_server import EVENTUAL, Job, Layout, Server, Worker, by_range
+
+WORKERS, BATCH = 8, 16
+
+
+def data():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(256, 20, generator=generator, dtype=torch.float64)
+    goal = torch.randn(20, 8, generator=generator, dtype=torch.float64) / 20**0.5
+    return x, torch.tanh(x @ goal)
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 8)).double()
+
+
+class Watching(Server):
+    """A server that notes the time and the loss over all data after every step."""
+
+    def __init__(self, job, layout, make_optimizer, loss):
+        super().__init__(job, layout, make_optimizer)
+        self.loss, self.log = loss, []
+
+    def handle(self, request):
+        steps = len(self.shard.steps)
+        super().handle(request)
+        if len(self.shard.steps) > steps:
+            self.layout.write(self.layout.everything, self.shard.read(self.layout.everything))
+            self.log.append((request.time, len(self.shard.steps), self.loss().item()))
+
+
+def train(bound, cost, learning_rate, until, target=0.0, filter=None):
+    """One rank's part of a job with one server; it ends when the time is up or the loss is low.
+
+    Returns [(time, gradients, loss)] and the server's report on the server; on a worker its time.
+    """
+    model, (x, y) = network(), data()
+    layout, servers = Layout(model.parameters()), ((WORKERS,),)
+    whole = by_range(layout.total, 1)
+    job = Job(tuple(range(WORKERS)), servers, whole, bound, logical_time=True)
+
+    @torch.no_grad()
+    def loss():
+        return nn.functional.mse_loss(model(x), y)
+
+    if (rank := dist.get_rank()) == WORKERS:
+        sgd = functools.partial(torch.optim.SGD, lr=learning_rate)
+        server = Watching(job, layout, sgd, loss)
+        report = server.serve()
+        return server.log, report
+    worker = Worker(job, layout, cost=cost(rank), filter=filter and filter(layout))
+    while True:
+        worker.pull()
+        if loss() < target or worker.time >= until:
+            break
+        first = (worker.task * WORKERS + rank) * BATCH % 256
+        part = slice(first, first + BATCH)
+        nn.functional.mse_loss(model(x[part]), y[part]).backward()
+        worker.push(scale=1 / WORKERS)
+    worker.leave()
+    return worker.time
+
+
+def equal(rank):
+    return 10
+
+
+def one_slow(rank):
+    return 40 if rank == 0 else 10
+
+
+# %% [markdown]
+# **Predict.** Eight workers, all equally fast, nobody waits. How stale is a typical push? And with
+# one worker that takes four times as long, how stale are *its* pushes?
+
+# %%
+### BEGIN SOLUTION
+guess_typical = 7
+guess_slow = 28
+### END SOLUTION
+
+# %%
+for name, cost in (("all equal", equal), ("worker 0 four times slower", one_slow)):
+    _, report = run_ranks(train, WORKERS + 1, EVENTUAL, cost, 0.5, 200, observe=False)[-1]
+    steps = report.steps[WORKERS:]  # the first round starts from fresh values
+    print(f"{name}: {len(steps)} pushes")
+    for who, workers in (("worker 0", {0}), ("the others", set(range(1, WORKERS)))):
+        counts = Counter(step.staleness for step in steps if step.worker in workers)
+        print(f"  {who:10} staleness: pushes  {dict(sorted(counts.items()))}")
+print("your guesses:", guess_typical, guess_slow)
+
+# %% [markdown]
+# **Explain.** Between two pushes of a worker every other worker pushes once: staleness $n - 1$. It
+# is not an exception but the rule. The slow one sees four rounds of the seven others go by.
+
+# %% [markdown]
+# ## 6. What staleness costs
+#
+# **Predict.** All workers are equally fast, so nobody would have to wait anyway. To reach the same
+# loss, how many times as many gradients does the asynchronous run need?
+
+# %%
+### BEGIN SOLUTION
+guess_times = 2.4
+### END SOLUTION
+
+
+# %%
+@functools.cache
+def reached(bound, cost, learning_rate, target=0.02):
+    """When the loss is low enough, in tasks of a fast worker; gradients so far; idle; report."""
+    run = run_ranks(
+        *(train, WORKERS + 1, bound, cost, learning_rate, 600, target), observe=False, timeout=60
+    )
+    log, report = run[-1]
+    idle = sum(start.waited for start in report.starts) / sum(list(run)[:-1])
+    never = math.inf, math.inf, math.inf
+    when, gradients, _ = next((entry for entry in log if entry[-1] < target), never)
+    return when / 10, gradients, idle, report
+
+
+print("rate  way            time   gradients")
+for rate in (2.0, 4.0):
+    for name, bound in (("sequential", 0), ("eventual", EVENTUAL)):
+        when, gradients, _, _ = reached(bound, equal, rate)
+        print(f"{rate}   {name:12} {when:5.0f} {gradients:10}")
+print("your guess:", guess_times)
+
+# %% [markdown]
+# **Explain.** At the lower rate the parameters move little in $n - 1$ steps, and stale gradients
+# are as good as fresh ones. At the higher one, where the sequential run is fastest, they point the
+# wrong way: the server overshoots and corrects itself, again and again. A stale gradient needs a
+# smaller step. How much smaller depends on the model and on the number of workers, so this price is
+# easily overlooked.
+
+# %% [markdown]
+# ## 7. Bounded delay
+#
+# Between the two lies a rule with one number, $\tau$: a worker may start a task if it leads the
+# *slowest* worker by at most $\tau$ tasks. $\tau = 0$ is sequential, $\tau = \infty$ eventual. Ho
+# et al. call it *stale synchronous parallel*.
+#
+# ### Exercise 7: `released`
+#
+# `finished[w]` counts the tasks that worker $w$ has finished. Those in `waiting` ask for their next
+# one. Who may go?
+
+
+# %% exercise="released"
+def released(finished: list[int], waiting: list[int], bound: float) -> list[int]:
+    """Those of `waiting` that may start now; the other workers are computing."""
+    ### BEGIN SOLUTION
+    slowest = min(finished)
+    return [worker for worker in waiting if finished[worker] - slowest <= bound]
+    ### END SOLUTION
+
+
+# %% check="released"
+check(released)
+
+# %% [markdown]
+# Your rule, in a simulation of eight workers whose tasks take *randomly* long, one in ten six times
+# as long as the others. No one is slow for ever, but at any time somebody is.
+
+
+# %%
+def waiting_share(bound, workers=8, until=3000):
+    """Share of all time that the workers wait, with your rule."""
+    draw = random.Random(0)
+    finished, since, running, waited, now = (
+        [0] * workers,
+        dict.fromkeys(range(workers), 0),
+        [],
+        0,
+        0,
+    )
+    while now < until:
+        for worker in released(list(finished), sorted(since), bound):
+            waited += now - since.pop(worker)
+            running.append((now + (6 if draw.random() < 0.1 else 1), worker))
+        running.sort()
+        now, worker = running.pop(0)
+        finished[worker] += 1
+        since[worker] = now
+    return waited / (workers * now)
+
+
+for bound in (0, 1, 2, 4, 8, 16, math.inf):
+    print(f"bound {bound:>3}: {waiting_share(bound):5.1%} of the time is spent waiting")
+
+# %% [markdown]
+# A bound of a few tasks lets workers smooth out each other's bad moments. It does not help against
+# one that is *always* slow: sooner or later all others are $\tau$ ahead and wait.
+#
+# ### The best bound
+#
+# The paper's finding, for its job of section 1: with $\tau = 0$ workers stood idle for half of the
+# time, with $\tau = 16$ for 1.7 % of it. But the time spent *computing* grew about linearly with
+# $\tau$, because stale gradients are worth less. The best was $\tau = 8$. Is that so here? One
+# worker is four times slower, and the learning rate is the one that was best for the sequential
+# run.
+#
+# **Predict.** Which of the bounds 0, 2, 8, 16 and infinity reaches the target first?
+
+# %%
+### BEGIN SOLUTION
+guess_bound = 8
+### END SOLUTION
+
+# %%
+print("bound  time to target  gradients  idle   staleness at most")
+for bound in (0, 2, 8, 16, EVENTUAL):
+    when, gradients, idle, report = reached(bound, one_slow, 4.0)
+    stale = max(step.staleness for step in report.steps)
+    lead = max(start.lead for start in report.starts)
+    assert lead <= bound
+    print(f"{bound:>5} {when:15.0f} {gradients:10} {idle:6.0%} {stale:8}")
+print("your guess:", guess_bound)
+
+# %% [markdown]
+# **Explain.** Waiting falls with the bound, and the number of gradients that are needed grows, so
+# the time has its minimum in between, here at the same bound as in the paper. (Only the sequential
+# run needs more gradients than the next: it takes one step with eight of them.)
+
+# %% [markdown]
+# ## 8. A server dies
+#
+# A worker that dies is no great loss: the others go on without it. A server has the only copy of
+# its keys. So each range is kept twice, by **chain replication**: the server takes a push, hands it
+# on to its replica, and acknowledges it only when that has it too.
+#
+# ```
+# worker --push--> server --copy--> replica
+# worker <--ack--- server <--ack--- replica
+# ```
+#
+# What was acknowledged is then in two places. When the server dies, the worker gets no answer, asks
+# the replica, and sends again what was not acknowledged. It may have arrived already: the copy was
+# made and then the server died. So the replica keeps a **vector clock**: for each range of keys and
+# each worker, the newest task whose push has arrived. A push that is in already is not added again.
+#
+# **Predict.** A server dies in the middle of a run, once before and once after it has made its
+# copy. By how much do the final parameters differ from those of a run where nobody dies?
+
+# %%
+### BEGIN SOLUTION
+guess_difference = 0.0
+### END SOLUTION
+
+
+# %%
+class Dies(Server):
+    """A server that dies while it takes its 20th push."""
+
+    moment = None
+
+    def handle(self, request):
+        if self.moment and self.head is None and self.replica and len(self.shard.steps) == 20:
+            if self.moment == "after the copy":
+                super().handle(request)
+            raise ConnectionAbortedError
+        super().handle(request)
+
+
+def with_replica(moment):
+    model, (x, y) = network(), data()
+    layout = Layout(model.parameters())
+    group = dist.new_group([0, 1, 2, 3])
+    job = Job((0, 1), ((2, 3),), by_range(layout.total, 1), 4, logical_time=True, group=group)
+    if dist.get_rank() >= 2:
+        server = Dies(job, layout, lambda p: torch.optim.SGD(p, lr=0.5, momentum=0.9))
+        server.moment = moment
+        try:
+            return server.serve().lost
+        except ConnectionAbortedError:
+            dist.destroy_process_group(group)  # its connections close, as a killed process' do
+            return "died"
+    worker = Worker(job, layout, cost=2 + dist.get_rank())
+    for _ in range(20):
+        worker.pull()
+        nn.functional.mse_loss(model(x), y).backward()
+        worker.push(scale=1 / 2)
+    worker.pull()
+    worker.leave()
+    return layout.values(layout.everything)
+
+
+calm = run_ranks(with_replica, 4, None, observe=False)
+for moment in ("before the copy", "after the copy"):
+    struck = run_ranks(with_replica, 4, moment, observe=False)
+    difference = (struck[0] - calm[0]).abs().max().item()
+    print(f"{moment}: rank 2 {struck[2]}, rank 3 lost {struck[3]}, difference {difference}")
+print("your guess:", guess_difference)
+
+# %% [markdown]
+# **Explain.** Exactly none. The replica has taken the same pushes in the same order, so it has the
+# same bits, momentum included. Nothing that was acknowledged is lost and nothing is added twice.
+# The price: a push is sent twice. The paper adds up the pushes of $n$ workers first and copies the
+# sum, which divides that price by $n$.
+
+# %% [markdown]
+# ## 9. A real model, and PyTorch's own
+#
+# PyTorch has what it takes to build a parameter server (`torch.distributed.rpc`), but what people
+# train with today is `DistributedDataParallel`: no server, an all-reduce among the workers. A
+# sequential parameter server must give the same losses. Two workers train the tiny GPT:
+
+# %%
+from course_lib.models import batches, tiny_gpt
+from course_lib.techniques.parameter_server import SEQUENTIAL
+
+
+def half_of(batch):
+    tokens, targets = batch
+    mine = slice(dist.get_rank() * 4, dist.get_rank() * 4 + 4)
+    return tokens[mine], targets[mine]
+
+
+def by_parameter_server(steps):
+    model = tiny_gpt(layers=2, hidden=32, seed=0)
+    layout = Layout(model.parameters())
+    job = Job((0, 1), ((2,),), by_range(layout.total, 1), SEQUENTIAL)
+    if dist.get_rank() == 2:
+        Server(job, layout, lambda p: torch.optim.SGD(p, lr=0.3)).serve()
+        return 4 * layout.total
+    worker, losses = Worker(job, layout), []
+    for batch in batches(steps, 8):
+        worker.pull()
+        loss = model.loss(*half_of(batch))
+        loss.backward()
+        losses.append(loss.item())
+        worker.push(scale=1 / 2)
+    worker.leave()
+    return losses
+
+
+def by_ddp(steps):
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = tiny_gpt(layers=2, hidden=32, seed=0)
+    replica, losses = DistributedDataParallel(model), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    for tokens, targets in map(half_of, batches(steps, 8)):
+        optimizer.zero_grad()
+        logits = replica(tokens)
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+ours = {steps: run_ranks(by_parameter_server, 3, steps) for steps in (3, 4)}
+pytorchs = {steps: run_ranks(by_ddp, 2, steps, timeout=45) for steps in (3, 4)}
+for step in range(4):
+    mine, theirs = (sum(run[4][rank][step] for rank in (0, 1)) / 2 for run in (ours, pytorchs))
+    print(f"step {step}: loss {mine:.4f}, DDP's {theirs:.4f}; equal: {abs(mine - theirs) < 1e-5}")
+
+size = ours[3][2]
+print("sent in one step, in models:")
+for name, runs, ranks in (
+    ("server", ours, [2]),
+    ("our worker", ours, [0, 1]),
+    ("DDP rank", pytorchs, [0, 1]),
+):
+    before, after = (runs[steps].trace.traffic().sent for steps in (3, 4))
+    print(f"  {name:10}", [round((after[r] - before[r]) / size, 2) for r in ranks])
+
+# %% [markdown]
+# The same losses. And the same bytes for a worker as for a rank of DDP, since with two ranks
+# $2\frac{n-1}{n} = 1$; the server's link comes on top.
+
+# %% [markdown]
+# ## 10. Explore
+#
+# Worker 0 takes `slowest` times as long as the others. With `randomness` every task takes up to so
+# many times longer.
+
+# %%
+from course_lib.views.staleness import staleness_explorer
+
+staleness_explorer()
+
+# %% [markdown]
+# **Explore.** Make all workers equal, `randomness` 3: which bound is enough to bring waiting below
+# 5 %? Now `slowest` 8 and no randomness: why does no bound below infinity help for long? How do the
+# two humps of the histogram come about?
+
+# %% [markdown]
+# ## 11. At scale
+#
+# ResNet-50 has 25.6 million parameters, 102 MB. Suppose machines have 10 Gbit/s links, and nothing
+# overlaps.
+
+# %%
+size, link = 4 * 25.6e6, 10e9 / 8
+print("seconds of sending in a step; busiest link")
+print(f"{'workers':>8}" + "".join(f"{f'{m} server':>11}s" for m in (1, 8, 64)) + f"{'ring':>12}")
+for n in (1, 8, 64, 512):
+    busiest = [max(bytes_sent(n, size, m)[:2]) / link for m in (1, 8, 64)]
+    ring = bytes_sent(n, size, 1)[2] / link
+    print(f"{n:8}" + "".join(f"{seconds:12.2f}" for seconds in [*busiest, ring]))
+
+# %% [markdown]
+# A GPU computes a step in a tenth of a second. With one server and 64 workers, 5 s of sending
+# follow. With as many servers as workers, or a ring, it is 0.1 to 0.2 s for any number. This is why
+# Horovod (2017, notebook 02) replaced servers by a ring, and why notebooks 03 and later know only
+# workers.
+#
+# Where do servers remain? Where a worker needs *few* of the parameters at a time, as in section 1.
+# Then $S$ above is not the model but the part that was used. Recommendation systems with embeddings
+# of terabytes still work like this.
+#
+# | published (OSDI 2014, section 5.1) | |
+# | --- | --- |
+# | workers + servers | 800 + 200, 16 cores and 192 GB each, 10 Gbit/s |
+# | time that workers stood idle, two systems before | 32 % and 53 % |
+# | the same, parameter server | under 2 % |
+# | keys sent once and then named by a hash | about half of the traffic saved |
+# | filters (KKT) | over 93 % of all features need not be sent |
+#
+# DistBelief (NIPS 2012) trained with up to 200 asynchronous replicas, with Adagrad, whose steps
+# shrink where gradients are large: one answer to section 6.
+
+# %% [markdown]
+# ## 12. A claim put to the test
+#
+# ### "Asynchronous training is always faster, since nobody waits"
+#
+# **Predict.** For each of the two clusters: does the asynchronous run reach the target before the
+# sequential one does, each with the better of the two learning rates for it?
+
+# %%
+### BEGIN SOLUTION
+guess_equal = False
+guess_one_slow = True
+### END SOLUTION
+
+# %%
+for name, cost in (("all equal", equal), ("one four times slower", one_slow)):
+    best = {}
+    for way, bound in (("sequential", 0), ("eventual", EVENTUAL)):
+        best[way], rate = min((reached(bound, cost, rate)[0], rate) for rate in (2.0, 4.0))
+        print(f"{name:22} {way:11} {best[way]:4.0f} at rate {rate}")
+    print(f"{name:22} asynchronous is faster: {best['eventual'] < best['sequential']}")
+print("your guesses:", guess_equal, guess_one_slow)
+
+# %% [markdown]
+# False. It is always *busier*. Asynchronous training trades waiting for staleness. It wins where
+# there is much waiting to save, and loses where machines are alike, as GPUs in a data centre are.
+# The number of steps per second says nothing: what counts is the time to a loss.
+
+# %% [markdown]
+# ## 13. Reflection, with numbers
+#
+# Work each out before you open the answer.
+#
+# 1. A model of 1 GB, 32 workers, 4 servers, links of 12.5 GB/s. How long does the busiest link send
+#    in one step? And in a ring?
+#
+# <details><summary>Answer</summary>
+# 32 · 1 / 4 = 8 GB leave a server: 0.64 s. The ring: 2 · 31/32 = 1.94 GB, 0.155 s.
+# </details>
+#
+# 2. How many servers until they are not the bottleneck?
+#
+# <details><summary>Answer</summary>
+# 32: then a server sends 1 GB, as a worker does.
+# </details>
+#
+# 3. Ten equally fast workers, eventual consistency. Staleness of a push? And of a worker that is
+#    three times slower than the other nine?
+#
+# <details><summary>Answer</summary>
+# 9. The slow one: 3 · 9 = 27.
+# </details>
+#
+# 4. $\tau = 3$, and one worker is always twice as slow. What share of their time do the others wait
+#    in a long run?
+#
+# <details><summary>Answer</summary>
+# Half. At first they run ahead, three tasks; then they go at the pace of the slow one, whatever the
+# bound.
+# </details>
+#
+# 5. Nine servers on a ring, with many points each. One dies. What share of the keys moves, and
+#    where to?
+#
+# <details><summary>Answer</summary>
+# A ninth, spread over the other eight.
+# </details>
+#
+# ## 14. Assignment: `significant_changes`
+#
+# Most entries of a gradient are tiny. The **significantly-modified filter** sends an entry only
+# when it has changed by more than a threshold since it was last sent. What is not sent is not
+# thrown away: it is kept and added to the next change, until the sum is large enough.
+#
+# **Predict.** Why not simply leave small entries out?
+
+
+# %% exercise="significant_changes"
+def significant_changes(unsent, change, threshold):
+    """The (indices, values) to send now; what is left stays in `unsent`, which changes in place.
+
+    unsent, change: 1-D tensors of the same length; `change` is not to be written to.
+    """
+    ### BEGIN SOLUTION
+    unsent += change
+    indices = (unsent.abs() > threshold).nonzero().reshape(-1)
+    values = unsent[indices]  # a copy
+    unsent[indices] = 0
+    return indices, values
+    ### END SOLUTION
+
+
+# %% check="significant_changes"
+check(significant_changes)
+
+# %% [markdown]
+# What it saves, with the course's filter on real ranks: the values that workers push, and the loss
+# that is reached after the same number of tasks.
+
+# %%
+from course_lib.techniques.parameter_server import SignificantlyModified
+
+ROUNDS = 10
+everything = ROUNDS * 8 * Layout(network().parameters()).total  # bytes of a worker's gradients
+
+for threshold in (0.0, 0.001, 0.003):
+
+    def keep(layout, threshold=threshold):
+        return SignificantlyModified(layout.total, threshold, layout.dtype)
+
+    run = run_ranks(train, WORKERS + 1, 0, equal, 2.0, 10 * ROUNDS, filter=keep, timeout=60)
+    floats = [event for event in run.trace.of(1) if event.op == "send" and event.dtype == "float64"]
+    sent = sum(event.nbytes for event in floats) / everything
+    print(f"threshold {threshold:5}: {sent:4.0%} of the values sent, loss {run[-1][0][-1][-1]:.3f}")
+
+# %% [markdown]
+# Two thirds of the values saved for hardly any loss. Leaving small entries out for good would save
+# as much, but a weight whose gradients are always small would then never move.
+
+# %% [markdown]
+# ## 15. What to read
+#
+# - Li et al. 2014, *Scaling Distributed Machine Learning with the Parameter Server* (OSDI):
+#   sections 3 and 4, and the bound in section 5.1.
+# - Ho et al. 2013, *More Effective Distributed ML via a Stale Synchronous Parallel Parameter
+#   Server* (NIPS).
+# - Dean et al. 2012, *Large Scale Distributed Deep Networks* (NIPS): DistBelief and Downpour SGD.
+# - Niu et al. 2011, *Hogwild!* (arXiv 1106.5730): the same idea without locks, in one machine's
+#   memory, where updates are sparse.
+# - `course_lib/techniques/parameter_server/`: all of this notebook as one system, to be read in the
+#   order that its first page gives.
+#
+# **Next**: notebook 02 does away with the server: the ring all-reduce.
