@@ -154,7 +154,7 @@ def _draw(played: Play) -> Figure:
     for worker in range(played.workers):
         ax.text(-0.3, worker + 0.5, f"worker {worker}", fontsize=8, ha="right", va="center")
     for worker, task, start, stop in played.spans:
-        if stop - start >= 0.8:
+        if task % 5 == 0 and stop - start >= 0.8:  # a text takes longer to draw than all boxes
             middle = (start + stop) / 2
             ax.text(
                 middle, worker + 0.52, f"{task}", fontsize=6, color="white", ha="center",

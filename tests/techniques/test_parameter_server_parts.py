@@ -180,33 +180,38 @@ def test_nobody_waits_for_a_worker_that_is_gone() -> None:
 
 def test_an_update_cuts_a_range_into_three_at_most_and_equal_neighbours_join() -> None:
     clocks = RangeClocks([KeyRange(0, 100)], [0, 1])
-    clocks.update(KeyRange(30, 50), 1, 4)
+    clocks.update([KeyRange(30, 50)], 1, 4)
     assert [keys for keys, _ in clocks.parts] == [
         KeyRange(0, 30),
         KeyRange(30, 50),
         KeyRange(50, 100),
     ]
-    assert clocks.has(KeyRange(30, 50), 1, 4)
-    assert not clocks.has(KeyRange(30, 51), 1, 4)
-    clocks.update(KeyRange(0, 30), 1, 4)
-    clocks.update(KeyRange(50, 100), 1, 4)
+    assert clocks.has([KeyRange(30, 50)], 1, 4)
+    assert not clocks.has([KeyRange(30, 51)], 1, 4)
+    clocks.update([KeyRange(0, 30)], 1, 4)
+    clocks.update([KeyRange(50, 100)], 1, 4)
     assert clocks.parts == [(KeyRange(0, 100), {0: -1, 1: 4})]
+
+
+PARTS = [KeyRange(0, 20), KeyRange(30, 40)]
 
 
 def test_range_clocks_equal_a_clock_for_every_key() -> None:
     rng = random.Random(1)
     for _ in range(30):
-        clocks = RangeClocks([KeyRange(0, 20), KeyRange(30, 40)], range(3))
+        clocks = RangeClocks(PARTS, range(3))
         keys = [*range(20), *range(30, 40)]
         single = {key: dict.fromkeys(range(3), -1) for key in keys}
         for task in range(25):
-            start, worker = rng.randrange(40), rng.randrange(3)
-            pushed = KeyRange(start, start + rng.randint(1, 15))
+            worker, edges = rng.randrange(3), sorted(rng.sample(range(45), 2 * rng.randint(1, 3)))
+            pushed = [KeyRange(*pair) for pair in zip(edges[::2], edges[1::2], strict=True)]
+            assert clocks.has(pushed, worker, task) == (not overlaps(pushed, PARTS))
             before = len(clocks.parts)
             clocks.update(pushed, worker, task)
-            assert len(clocks.parts) <= before + 2
+            assert len(clocks.parts) <= before + 2 * len(pushed)
+            assert clocks.has(pushed, worker, task)
             for key in keys:
-                if pushed.start <= key < pushed.stop:
+                if any(part.start <= key < part.stop for part in pushed):
                     single[key][worker] = task
         for part, clock in clocks.parts:
             assert all(single[key] == clock for key in range(part.start, part.stop))

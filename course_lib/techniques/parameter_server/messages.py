@@ -1,4 +1,4 @@
-"""What travels: a header of eight numbers, then key ranges, then values.
+"""What travels: a header of seven numbers, then key ranges, then values.
 
     worker -> server    LOAD    ranges and values     to start from
                         PUSH    ranges and values     of one task; FINISH says that it was the last
@@ -7,7 +7,7 @@
     server -> worker    reply   version and time, and the values of a pull
     server -> replica   what it has taken from a worker, as it came; and LOST for a dead worker
 
-Headers take 64 bytes and a range 16, so a dense push is hardly more than its values.
+Headers take 56 bytes and a range 16, so a dense push is hardly more than its values.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Request:
     values: torch.Tensor | None = field(default=None, repr=False)
 
 
-_HEADER = 8
+_HEADER = 7
 _REPLY = 2
 _TAGS = range(3)  # header, ranges, values: the parts of two messages never mix
 
@@ -66,7 +66,7 @@ class Exchange:
         self.to, self.works, self.lost = to, [], False
         kind, ranges, values = request.kind, list(request.ranges), request.values
         sizes = len(ranges), 0 if values is None else values.numel()
-        numbers = kind, request.worker, request.task, request.time, request.version, *sizes, 0
+        numbers = kind, request.worker, request.task, request.time, request.version, *sizes
         wanted = count(ranges) if kind == Kind.PULL else 0
         pairs = [[keys.start, keys.stop] for keys in ranges]
         # Kept until the end: nothing may free a buffer that is being sent.
@@ -103,7 +103,7 @@ def receive_request(
     try:
         header = torch.empty(_HEADER, dtype=torch.int64)
         source = dist.recv(header, source, group=group, tag=_TAGS[0])
-        kind, worker, task, time, version, pairs, numbers, _ = header.tolist()
+        kind, worker, task, time, version, pairs, numbers = header.tolist()
         ranges = torch.empty(pairs, 2, dtype=torch.int64)
         values = torch.empty(numbers, dtype=dtype)
         for part, tag in ((ranges, _TAGS[1]), (values, _TAGS[2])):

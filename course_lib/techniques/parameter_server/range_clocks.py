@@ -15,9 +15,10 @@ time. It sends it again, and the clock tells whether it is there already. Li et 
 section 4.1.
 """
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 
-from .key_ranges import KeyRange
+from .key_ranges import KeyRange, overlaps
 
 NEVER = -1  # before task 0
 Clock = dict[int, int]  # worker -> newest task whose push arrived
@@ -30,24 +31,36 @@ class RangeClocks:
         never = dict.fromkeys(workers, NEVER)
         self.parts: list[tuple[KeyRange, Clock]] = [(keys, dict(never)) for keys in ranges]
 
-    def update(self, keys: KeyRange, worker: int, task: int) -> None:
-        """The push of `keys` by `worker` in its `task` has arrived."""
-        parts = []
+    def update(self, ranges: Iterable[KeyRange], worker: int, task: int) -> None:
+        """The push of `ranges` by `worker` in its `task` has arrived."""
+        ranges, parts, first = sorted(ranges), [], 0
         for part, clock in self.parts:
-            both = part.overlap(keys)
-            if not len(both):
-                parts.append((part, clock))
-                continue
-            if part.start < both.start:
-                parts.append((KeyRange(part.start, both.start), dict(clock)))
-            parts.append((both, {**clock, worker: max(task, clock[worker])}))
-            if both.stop < part.stop:
-                parts.append((KeyRange(both.stop, part.stop), dict(clock)))
+            newer = {**clock, worker: max(task, clock[worker])}
+            done = part.start
+            for both in _within(part, ranges, first):
+                if done < both.start:
+                    parts.append((KeyRange(done, both.start), clock))
+                parts.append((both, newer))
+                done = both.stop
+            if done < part.stop:
+                parts.append((KeyRange(done, part.stop), clock))
+            while first < len(ranges) and ranges[first].stop <= part.stop:
+                first += 1
         self.parts = _joined(parts)
 
-    def has(self, keys: KeyRange, worker: int, task: int) -> bool:
-        """Whether the push of all of `keys` by `worker` in its `task` has arrived."""
-        return all(clock[worker] >= task for part, clock in self.parts if len(part.overlap(keys)))
+    def has(self, ranges: Iterable[KeyRange], worker: int, task: int) -> bool:
+        """Whether the push of all of `ranges` by `worker` in its `task` has arrived."""
+        older = (part for part, clock in self.parts if clock[worker] < task)
+        return not overlaps(ranges, older)
+
+
+def _within(part: KeyRange, ranges: list[KeyRange], first: int) -> Iterator[KeyRange]:
+    """What of `ranges`, from number `first` on, lies in `part`."""
+    for keys in itertools.islice(ranges, first, None):
+        if keys.start >= part.stop:
+            return
+        if len(both := part.overlap(keys)):
+            yield both
 
 
 def _joined(parts: list[tuple[KeyRange, Clock]]) -> list[tuple[KeyRange, Clock]]:

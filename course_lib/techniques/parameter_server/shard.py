@@ -109,12 +109,9 @@ class Shard:
         worker, task = request.worker, request.task
         if self.progress.clocks.get(worker, task + 1) > task:
             return  # finished before, or the worker has left
-        if not request.ranges or not all(
-            self.clocks.has(keys, worker, task) for keys in request.ranges
-        ):
+        if not request.ranges or not self.clocks.has(request.ranges, worker, task):
             self._pushed[worker].append(request)
-            for keys in request.ranges:
-                self.clocks.update(keys, worker, task)
+            self.clocks.update(request.ranges, worker, task)
         if request.kind == Kind.FINISH:
             self.progress.finish(worker)
             if self.progress.bound != SEQUENTIAL:

@@ -55,7 +55,7 @@ class Worker:
             self._ask(Kind.LOAD, layout.everything, layout.values)
 
     def pull(self, ranges: Iterable[KeyRange] | None = None) -> None:
-        """Get the values of these keys as soon as the next task may start.
+        """Get the values of these keys as soon as the next task may start; gradients become None.
 
         Without `ranges` these are all keys the first time, and later what is not frozen.
         """
