@@ -28,12 +28,19 @@ def measured(
     members = _members(matched)
     clocks = [0.0] * world_size
     arrived: dict[_Key, float] = {}
-    spans = []
+    spans: list[Span] = []
+    last: dict[int, int] = {}  # by rank, the place of its last computation, which may go on
     for what in _in_order(events, compute):
         clock = clocks[what.rank]
         if isinstance(what, ComputeSpan):
             clocks[what.rank] += what.seconds
-            spans.append(Span(what.rank, clock, clocks[what.rank], read_label(what.name), COMPUTE))
+            span = Span(what.rank, clock, clocks[what.rank], read_label(what.name), COMPUTE)
+            before = last.get(what.rank)
+            if before is not None and (spans[before].end, spans[before].what) == (clock, span.what):
+                spans[before] = spans[before]._replace(end=span.end)
+            else:
+                last[what.rank] = len(spans)
+                spans.append(span)
         elif _key(what) not in arrived:
             arrived[_key(what)] = clock
         else:

@@ -15,7 +15,7 @@ from tests.bench.row import Measurement, Row, paired
 _STEPS = 5
 
 
-def _on_each_rank() -> tuple[float, ...]:
+def _on_each_rank(memory: bool) -> tuple[float, ...]:
     model = tiny_gpt(hidden=128, seed=0)
     optimizer = torch.optim.AdamW(model.parameters())
     tokens, targets = next(batches(1, 64))
@@ -35,15 +35,21 @@ def _on_each_rank() -> tuple[float, ...]:
                 steps()
 
         return paired(
-            lambda: watched(Recorder(Path(folder, "journal"), dist.get_rank())),
+            lambda: watched(Recorder(Path(folder, "journal"), dist.get_rank(), memory)),
             lambda: watched(nullcontext()),
             pairs=11,
         )
 
 
 def _measure() -> list[Measurement]:
-    ratios = collect(_on_each_rank, 2, observe=False, timeout=300)[0]
-    return [Measurement("tiny GPT, hidden 128, 2 ranks", ratios, limit=1.10)]
+    def ratios(memory: bool) -> tuple[float, ...]:
+        return collect(_on_each_rank, 2, (memory,), observe=False, timeout=300)[0]
+
+    what = "tiny GPT, hidden 128, 2 ranks"
+    return [
+        Measurement(what, ratios(False), limit=1.10),
+        Measurement(f"{what}, with memory", ratios(True)),  # only if asked for
+    ]
 
 
 ROWS = [Row("observe", "a training step, recorded against not recorded", _measure)]

@@ -1,5 +1,6 @@
 """What plain calls on real ranks leave in the record, whichever way they are spelled."""
 
+import os
 import warnings
 
 import pytest
@@ -9,7 +10,10 @@ import torch.distributed._functional_collectives as functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from course_lib.observe.handles import Handles
+from course_lib.observe.journal import JournalWriter
 from course_lib.ranks import RankError, collect
+from tests.observe.events import event
 
 N = 3
 
@@ -103,6 +107,26 @@ def functional_collectives():
     total = view.sum()
     scattered = functional.reduce_scatter_tensor(view, "sum", 0, dist.group.WORLD)
     return total.item(), scattered + 1
+
+
+def messages_of_native_code(path):
+    """What is known of a handle that C++ keeps to itself."""
+    journal = JournalWriter(path)
+    handles = Handles(journal, None, None, None)
+    rank, room = dist.get_rank(), torch.empty(2)
+    work = dist.isend(torch.ones(2), 1 - rank)
+    handles.open()
+    handles.expect(event(rank, 0, "send", peer=1 - rank, native=True), work)
+    handles.poll()
+    handles.close(whole=True)
+    dist.recv(room, 1 - rank)
+    work.wait()
+    return room.tolist()
+
+
+def test_handles_without_a_future_do_no_harm():
+    results = collect(messages_of_native_code, 2, (os.devnull,), observe=False)
+    assert list(results) == [[1, 1]] * 2
 
 
 def functional_messages():

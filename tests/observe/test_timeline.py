@@ -133,6 +133,18 @@ def test_a_run_that_did_not_finish_has_a_timeline_up_to_there():
     assert timeline.spans == (Span(0, 0, 1, Op("F", 0, 0)),)
 
 
+def test_what_goes_on_without_a_wait_is_one_span():
+    sent = [event(0, n, "send", peer=1, issued=n + 1, waited=9, done=9) for n in range(2)]
+    received = event(1, 0, "recv", peer=0, issued=8, waited=8, done=8.5)
+    compute = [work(0, start, 1) for start in (0, 1.5, 2.5)] + [work(1, 0, 5), work(1, 8.75, 1)]
+    timeline = Trace(2, [*sent, received], compute=compute).timeline()
+    assert [s for s in timeline.spans if s.track == "compute"] == [
+        Span(0, 0, 3, "compute"),
+        Span(1, 0, 5, "compute"),
+        Span(1, 5.5, 6.5, "compute"),
+    ]
+
+
 def test_an_operation_that_communicates_is_held_once():
     spans = [work(0, start, 1, "F0.0", "all-reduce") for start in (0, 2)]
     timeline = Trace(1, compute=[*spans, work(0, 4, 1, "B0.0")]).timeline()
