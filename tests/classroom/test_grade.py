@@ -46,7 +46,7 @@ def run(course, tmp_path, progress=lambda *_: None, **settings):
     )
 
 
-def test_interrupted_it_goes_on_where_it_stopped(course, hand_in, tmp_path, monkeypatch):
+def test_interrupted_it_goes_on_where_it_stopped(request, course, hand_in, tmp_path, monkeypatch):
     for number in range(3):
         hand_in(f"student {number}", double=f"def double(x):\n    return x + x + {number}")
     taken = []
@@ -63,7 +63,8 @@ def test_interrupted_it_goes_on_where_it_stopped(course, hand_in, tmp_path, monk
 
     monkeypatch.setattr(batch._Batch, "_take", counted)
     with pytest.raises(KeyboardInterrupt):
-        run(course, tmp_path, interrupt, jobs=1)
+        run(course, tmp_path, interrupt, jobs=1)  # closes its grader, so it has one of its own
+    request.getfixturevalue("one_grader")
     first = run(course, tmp_path, jobs=2)
     assert len(taken) == len(set(taken)) == 3
     assert [report.points for report in first.reports] == [1, 0, 0]

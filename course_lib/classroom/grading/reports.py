@@ -18,6 +18,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; 
 table { border-collapse: collapse; } td, th { padding: .3em .8em; text-align: left;
 border-bottom: 1px solid #ccc; vertical-align: top; } td.number { text-align: right; }
 pre { background: #f4f4f4; padding: .8em; overflow-x: auto; font-size: 14px; }
+th.upright { writing-mode: vertical-rl; transform: rotate(180deg); vertical-align: bottom; }
 .mark { font-weight: bold; } .note { color: #555; }
 """
 _MARKS = {"passed": "✓", "failed": "✗", "not attempted": "○", "missing": "–"}
@@ -175,15 +176,16 @@ def _overview(graded: Graded, names: dict[str, str]) -> str:
         else "This system gave answers no file system and no network of their own: they could read"
         " what everybody can read on this machine, and reach its network."
     )
-    parts = [f"<p>{len(graded.reports)} submissions, {first.maximum:g} points. {walls}</p>"]
-    parts.append("<table><tr><th>student</th>")
-    parts += [f"<th>{_(result.exercise)}</th>" for result in first.results]
-    parts.append("<th>points</th><th>notes</th></tr>")
+    count = f"{len(graded.reports)} submission{'s' * (len(graded.reports) > 1)}"
+    parts = [f"<p>{count}, {first.maximum:g} points to be had. {walls}</p>"]
+    parts.append("<table><tr><th>student</th><th>points</th>")
+    parts += [f'<th class="upright">{_(result.exercise)}</th>' for result in first.results]
+    parts.append("<th>notes</th></tr>")
     for report in graded.reports:
         cells = "".join(f"<td>{_MARKS[result.status]}</td>" for result in report.results)
         link = f'<a href="students/{names[report.student]}.html">{_(report.student)}</a>'
         parts.append(
-            f'<tr><td>{link}</td>{cells}<td class="number">{report.points:g}</td>'
+            f'<tr><td>{link}</td><td class="number">{report.points:g}</td>{cells}'
             f"<td>{len(_all_notes(report)) or ''}</td></tr>"
         )
     parts.append("</table>\n<h2>By exercise</h2>\n<table><tr><th>exercise</th><th>passed</th>")
