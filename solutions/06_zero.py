@@ -370,10 +370,10 @@ def train(method):
     return losses, held
 
 
-def passes(run):
+def passes(run, label="training"):
     """How often the model passed through rank 0 in a step; a pass is (n-1)/n of it."""
     n = run.trace.world_size
-    moved = run.trace.within("training").traffic().sent[0]
+    moved = run.trace.within(label).traffic().sent[0]
     return moved / STEPS / (4 * count * (n - 1) / n)
 
 
@@ -697,7 +697,7 @@ from course_lib.techniques.zero1 import Zero1
 from course_lib.techniques.zero2 import Zero2
 from course_lib.techniques.zero3 import Zero3
 
-DEEP = 6  # layers
+DEEP = 4  # layers
 big = sum(p.numel() for p in tiny_gpt(seed=0, layers=DEEP).parameters())
 stages = {"Zero1": Zero1, "Zero2": partial(Zero2, bucket_bytes=50_000), "Zero3": Zero3}
 
@@ -799,7 +799,7 @@ def train_zero_redundancy():
     model = tiny_gpt(seed=0)
     parallel = nn.parallel.DistributedDataParallel(model)
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=1e-3)
-    with record_function("training"):
+    with record_function("ZeroRedundancyOptimizer"):
         for tokens, targets in batches(STEPS, 8 * n):
             loss = token_loss(parallel(tokens.chunk(n)[rank]), targets.chunk(n)[rank])
             loss.backward()
@@ -810,7 +810,7 @@ def train_zero_redundancy():
     return losses, held
 
 
-def train_fsdp(reshard):
+def train_fsdp(label, reshard):
     from torch.distributed.fsdp import fully_shard
 
     n, rank, losses = dist.get_world_size(), dist.get_rank(), []
@@ -818,7 +818,7 @@ def train_fsdp(reshard):
     for module in (model.embedding, *model.blocks, model.head, model):
         fully_shard(module, reshard_after_forward=reshard)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    with record_function("training"):
+    with record_function(label):
         for tokens, targets in batches(STEPS, 8 * n):
             loss = token_loss(model(tokens.chunk(n)[rank]), targets.chunk(n)[rank])
             loss.backward()
@@ -835,17 +835,25 @@ def train_fsdp(reshard):
     return losses, held
 
 
-pytorch = {
-    "ZeroRedundancyOptimizer": run_ranks(train_zero_redundancy, 4, timeout=50),
-    "FSDP2": run_ranks(train_fsdp, 4, True, timeout=50),
-    "FSDP2, kept": run_ranks(train_fsdp, 4, False, timeout=50),
-}
+def train_with_pytorch():
+    return {
+        "ZeroRedundancyOptimizer": train_zero_redundancy(),
+        "FSDP2": train_fsdp("FSDP2", reshard=True),
+        "FSDP2, kept": train_fsdp("FSDP2, kept", reshard=False),
+    }
 
-yours = {"your zero1": runs["zero1"], "your zero3": runs["zero3"]}
-for name, run in {**yours, **pytorch}.items():
-    same = torch.allclose(mean_losses(run), one_process, atol=1e-4)
-    held = " ".join(f"{sum(held.values()) / count:.2f}" for _, held in run)
-    print(f"{name:24} same losses {same}  passes {passes(run):.2f}  bytes by rank {held}")
+
+def compared(name, outcomes, passed):
+    same = torch.allclose(mean_losses(outcomes), one_process, atol=1e-4)
+    held = " ".join(f"{sum(held.values()) / count:.2f}" for _, held in outcomes)
+    print(f"{name:24} same losses {same}  passes {passed:.2f}  bytes by rank {held}")
+
+
+pytorch = run_ranks(train_with_pytorch, 4, timeout=50)
+for name in ("zero1", "zero3"):
+    compared(f"your {name}", runs[name], passes(runs[name]))
+for name in pytorch[0]:
+    compared(name, [results[name] for results in pytorch], passes(pytorch, name))
 print("your guesses:", guess_zero_redundancy, guess_fsdp, guess_fsdp_kept)
 
 # %% [markdown]
