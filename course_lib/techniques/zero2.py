@@ -35,35 +35,28 @@ BUCKET_BYTES = 4 * 2**20
 class Bucket:
     """The gradients of neighbouring parameters on their way out.
 
-    whole: the gradient, (padded,), while backward makes it, or None.
+    missing: parameters whose gradient backward has not finished.
     shard: this rank's shard of the average over the ranks, (shard_numel,), summed over backward
         passes; None if there was none yet.
     """
 
     def __init__(self, flat: FlatShards) -> None:
         self.flat = flat
-        self.whole: torch.Tensor | None = None
-        self.shard: torch.Tensor | None = None
         self.missing = len(flat.parameters)
-
-    def take(self, parameter: nn.Parameter) -> None:
-        """Move a finished gradient into the buffer."""
-        if self.whole is None:
-            self.whole = self.flat.zeros()
-            self.places = dict(zip(self.flat.parameters, self.flat.views(self.whole), strict=True))
-        self.places[parameter].copy_(parameter.grad)
-        parameter.grad = None
-        self.missing -= 1
+        self.shard: torch.Tensor | None = None
 
     def send(self) -> None:
         """Start the reduce-scatter. Parameters without a gradient count as zero."""
-        self.sent = self.flat.zeros() if self.whole is None else self.whole
+        self.sent = self.flat.zeros()
+        for parameter, view in zip(self.flat.parameters, self.flat.views(self.sent), strict=True):
+            if parameter.grad is not None:
+                view.copy_(parameter.grad)
+                parameter.grad = None
         self.arriving = self.sent.new_empty(self.flat.shard_numel)
         with record_function("reduce-scatter gradients"):
             self.work = reduce_scatter_single(
                 self.arriving, self.sent, group=self.flat.group, async_op=True
             )
-        self.whole, self.places = None, {}
         self.missing = len(self.flat.parameters)
 
     def arrive(self) -> None:
@@ -131,7 +124,7 @@ class Zero2(ShardedTraining):
             # Runs when this backward pass is over, as for DistributedDataParallel's buckets.
             torch.autograd.Variable._execution_engine.queue_callback(self._finish)
         self.present.add(parameter)
-        bucket.take(parameter)
+        bucket.missing -= 1
         # All ranks send in one order, whatever becomes ready first.
         while self.sent < len(self.buckets) and not self.buckets[self.sent].missing:
             self._send()

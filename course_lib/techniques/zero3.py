@@ -70,9 +70,10 @@ class Zero3(ShardedTraining):
         for module, unit in self.units.items():
             module.register_forward_pre_hook(partial(self._before_forward, unit), with_kwargs=True)
             module.register_forward_hook(partial(self._after_forward, unit))
-        for bucket in self.buckets:
-            for parameter in bucket.flat.parameters:
-                parameter.register_post_accumulate_grad_hook(partial(self._ready, bucket))
+            for bucket in unit.buckets:
+                for parameter in bucket.flat.parameters:
+                    ready = partial(self._ready, unit, bucket)
+                    parameter.register_post_accumulate_grad_hook(ready)
         self.order: list[Unit] = []  # in which the last forward pass called the units
         self.called: list[Unit] = []  # by the forward pass going on
         self.travelling: list[Bucket] = []
@@ -114,16 +115,19 @@ class Zero3(ShardedTraining):
         if not unit.in_backward:
             unit.in_backward = True
             self._enter_backward()
-            unit.start_gather()
-            self._prefetch(unit, -1)
             unit.gather()
 
     @torch.no_grad()
-    def _ready(self, bucket: Bucket, parameter: nn.Parameter) -> None:
+    def _ready(self, unit: Unit, bucket: Bucket, parameter: nn.Parameter) -> None:
         """Backward has finished this parameter's gradient."""
         self._enter_backward()
         self.present.add(parameter)
-        bucket.take(parameter)
+        bucket.missing -= 1
+        if bucket.missing == len(bucket.flat.parameters) // 2:
+            # In the first half the last unit's gradients travel, in the second the next one's
+            # parameters: so that only one of the two takes up memory.
+            self._arrive()
+            self._prefetch(unit, -1)
 
     @torch.no_grad()
     def _after_backward(self, unit: Unit) -> None:
@@ -144,7 +148,8 @@ class Zero3(ShardedTraining):
         """Backward is over: free what is still whole, send what has not left."""
         self._free_all()
         for unit in self.units.values():
-            if not unit.sent or any(bucket.whole is not None for bucket in unit.buckets):
+            late = any(p.grad is not None for b in unit.buckets for p in b.flat.parameters)
+            if late or not unit.sent:
                 self._send(unit)
         self._arrive()
         for unit in self.units.values():
@@ -159,7 +164,7 @@ class Zero3(ShardedTraining):
                 self.order[place].start_gather()
 
     def _send(self, unit: Unit) -> None:
-        self._arrive()  # so that the gradients of two units at most take up memory
+        self._arrive()
         for bucket in unit.buckets:
             bucket.send()
         self.travelling, unit.sent = unit.buckets, True
