@@ -603,13 +603,9 @@ check(released)
 def waiting_share(bound, workers=8, until=3000):
     """Share of all time that the workers wait, with your rule."""
     draw = random.Random(0)
-    finished, since, running, waited, now = (
-        [0] * workers,
-        dict.fromkeys(range(workers), 0),
-        [],
-        0,
-        0,
-    )
+    finished, running = [0] * workers, []
+    since = dict.fromkeys(range(workers), 0)  # who waits since when
+    waited = now = 0
     while now < until:
         for worker in released(list(finished), sorted(since), bound):
             waited += now - since.pop(worker)
@@ -686,16 +682,19 @@ guess_difference = 0.0
 
 # %%
 class Dies(Server):
-    """A server that dies while it takes its 20th push."""
+    """A server that dies with a push in its hands, after twenty steps."""
 
     moment = None
 
     def handle(self, request):
-        if self.moment and self.head is None and self.replica and len(self.shard.steps) == 20:
-            if self.moment == "after the copy":
-                super().handle(request)
-            raise ConnectionAbortedError
-        super().handle(request)
+        due = self.replica and len(self.shard.steps) == 20 and request.kind.name == "FINISH"
+        if not (self.moment and due):
+            super().handle(request)
+            return
+        if self.moment == "after the copy":
+            self.shard.take(request)
+            self.copy(request)
+        raise ConnectionAbortedError  # no acknowledgement
 
 
 def with_replica(moment):

@@ -192,7 +192,7 @@ def mortal(at: int, moment: str) -> type[Server]:
                     self.shard.take(request)
                 if moment == "copied" and request.kind != Kind.PULL:
                     self.shard.take(request)
-                    self._copy(request)
+                    self.copy(request)
                 raise Dead
             super().handle(request)
 

@@ -88,9 +88,19 @@ class Server:
                 self.held[request.worker] = request
                 return
             self.shard.take(request)
-            self._copy(request)
+            self.copy(request)
             if request.kind != Kind.LOST and self.head is None:
                 self._answer(request, request.time)
+
+    def copy(self, request: Request) -> None:
+        """Hand the request on and wait until the replica has it."""
+        if self.replica is None:
+            return
+        try:
+            Exchange(request, self.replica, self.layout.dtype, self.job.group).wait()
+        except PeerLost as lost:
+            self.report.lost.append(lost.peer)
+            self.replica = None
 
     # --------------------------------------------------------------------------------------------
 
@@ -103,16 +113,6 @@ class Server:
         except PeerLost as lost:
             self.report.lost.append(lost.peer)
             self.head = None
-
-    def _copy(self, request: Request) -> None:
-        """Hand the request on and wait until the replica has it."""
-        if self.replica is None:
-            return
-        try:
-            Exchange(request, self.replica, self.layout.dtype, self.job.group).wait()
-        except PeerLost as lost:
-            self.report.lost.append(lost.peer)
-            self.replica = None
 
     def _release(self, now: int) -> None:
         """Answer the pulls of those who may start now."""
