@@ -29,6 +29,14 @@ def pack_result(value: Any) -> bytes:
         return file.getvalue()
 
 
+def by_value(module: types.ModuleType) -> None:
+    """From now on let functions and classes of `module` travel by value, not by their names.
+
+    For code that the other process is not to import, or cannot.
+    """
+    cloudpickle.register_pickle_by_value(module)
+
+
 def unpack(payload: bytes) -> Any:
     """Load what `pack` or `pack_result` made. Loads pickles: only for one's own ranks."""
     return cloudpickle.loads(payload)

@@ -19,8 +19,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import cloudpickle
-
 from course_lib.checks import registry
 from course_lib.checks.apart import nursery, transport
 from course_lib.checks.apart.inmate import DEFINED, Task
@@ -31,6 +29,7 @@ from course_lib.checks.collecting import Outcome, Trouble
 from course_lib.checks.exercise import Case, Exercise, Finding
 from course_lib.checks.judging import judge_case
 from course_lib.checks.verdict import Verdict
+from course_lib.ranks import shipping
 
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from course_lib.checks.apart import nursery;"
 _FIRST_USER = 64_000  # users that no system gives to anybody
@@ -251,11 +250,11 @@ def _judged(exercise: Exercise, case: Case, outcome: Outcome) -> Finding | None:
 
 def _packed(exercise: Exercise, program: Program, cases: Sequence[Case]) -> bytes:
     """The task without anything that tells right from wrong. Code of the exercise goes by value."""
-    cloudpickle.register_pickle_by_value(sys.modules[exercise.on_rank.__module__])
+    shipping.by_value(sys.modules[exercise.on_rank.__module__])
     bare = dataclasses.replace(
         exercise, cases=None, judge=None, hints=("", "", ""), passed="", allowed=None
     )
-    return cloudpickle.dumps(Task(bare, program, tuple(cases)))
+    return shipping.pack(Task(bare, program, tuple(cases)))
 
 
 _SHARED = ("answers", "collecting", "exercise", "apart")
@@ -267,7 +266,7 @@ def _register_by_value() -> None:
     for name, module in list(sys.modules.items()):
         room = name.removeprefix("course_lib.checks.")
         if room != name and room.split(".")[0] not in _SHARED:
-            cloudpickle.register_pickle_by_value(module)
+            shipping.by_value(module)
 
 
 def _clean_environment() -> dict[str, str]:
