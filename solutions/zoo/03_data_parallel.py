@@ -117,7 +117,7 @@ def sum_of_means(model, loss, inputs, targets):
 
 
 @wrong("big_batch_gradient", says="this is the mean of 2 means. Ranks have 3 and 2 rows")
-def mean_of_means(model, loss, inputs, targets):
+def mean_of_uneven_means(model, loss, inputs, targets):
     value = loss(model(inputs), targets)
     value.backward()
     reduce_gradients(model, 1 / dist.get_world_size())
