@@ -9,6 +9,7 @@ that is about to end.
 import io
 import types
 from collections import ChainMap
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import cloudpickle
@@ -29,12 +30,15 @@ def pack_result(value: Any) -> bytes:
         return file.getvalue()
 
 
-def by_value(module: types.ModuleType) -> None:
-    """From now on let functions and classes of `module` travel by value, not by their names.
+def pack_anonymously(value: Any, by_value: Iterable[types.ModuleType]) -> bytes:
+    """Pickle code of the course for a process that cannot import it.
 
-    For code that the other process is not to import, or cannot.
+    by_value: the modules whose functions and classes travel by value. Their files are not named:
+    on arrival nobody takes their lines for the learner's.
     """
-    cloudpickle.register_pickle_by_value(module)
+    for module in by_value:
+        cloudpickle.register_pickle_by_value(module)
+    return cloudpickle.dumps(value)
 
 
 def unpack(payload: bytes) -> Any:

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -57,7 +58,6 @@ class Grader:
         self._free_users = list(range(_FIRST_USER, _FIRST_USER + 256))
         self._control, theirs = socket.socketpair()
         library = write_library(self._folder, ())
-        _register_by_value()
         with theirs:
             self._nursery = subprocess.Popen(
                 [
@@ -250,23 +250,25 @@ def _judged(exercise: Exercise, case: Case, outcome: Outcome) -> Finding | None:
 
 def _packed(exercise: Exercise, program: Program, cases: Sequence[Case]) -> bytes:
     """The task without anything that tells right from wrong. Code of the exercise goes by value."""
-    shipping.by_value(sys.modules[exercise.on_rank.__module__])
     bare = dataclasses.replace(
         exercise, cases=None, judge=None, hints=("", "", ""), passed="", allowed=None
     )
-    return shipping.pack(Task(bare, program, tuple(cases)))
+    own = sys.modules[exercise.on_rank.__module__]  # a teacher's exercise may be anywhere
+    return shipping.pack_anonymously(Task(bare, program, tuple(cases)), [*_staying(), own])
 
 
 _SHARED = ("answers", "collecting", "exercise", "apart")
 
 
-def _register_by_value() -> None:
-    """Let functions of the checks travel by value: the modules they are in stay here."""
+def _staying() -> list[types.ModuleType]:
+    """The modules of the checks that no run may import."""
     registry.all_exercises()
-    for name, module in list(sys.modules.items()):
-        room = name.removeprefix("course_lib.checks.")
-        if room != name and room.split(".")[0] not in _SHARED:
-            shipping.by_value(module)
+    prefix = "course_lib.checks."
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith(prefix) and name.removeprefix(prefix).split(".")[0] not in _SHARED
+    ]
 
 
 def _clean_environment() -> dict[str, str]:
