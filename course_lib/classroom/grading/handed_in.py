@@ -8,6 +8,7 @@
 Nothing is written to the disk, links are not followed, and sizes are looked at before reading.
 """
 
+import datetime
 import io
 import re
 import zipfile
@@ -129,10 +130,17 @@ def _unzipped(archive: zipfile.ZipFile, prefix: str, depth: int) -> Iterator[Ite
         if count > _MOST_FILES or budget < 0:
             yield path, "comes after too many or too large files of its zip file, and is not read"
             return
-        changed = sum(part * 60**-i for i, part in enumerate(entry.date_time))
+        changed = _changed(entry)
         yield from _opened(
             path, entry.file_size, lambda e=entry: _exactly(archive, e), changed, depth
         )
+
+
+def _changed(entry: zipfile.ZipInfo) -> float:
+    try:
+        return datetime.datetime(*entry.date_time).timestamp()
+    except (ValueError, OverflowError):  # month 0 is usual in a zip file without dates
+        return 0.0
 
 
 def _exactly(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
