@@ -46,7 +46,7 @@ class JournalWriter:
         self._writer: int | None = os.getpid()
         self._frames: dict[Frame, str] = {}
         self._groups: dict[tuple[str, tuple[int, ...]], str] = {}
-        self._new: list[str] = []  # definitions that the next line needs
+        self._new: list[str] = []  # lines to write before the next one
 
     def clock(self, zero: float) -> None:
         self._write(f'["clock",{zero!r}]')
@@ -71,8 +71,9 @@ class JournalWriter:
         self._write(f'["done",{n},{time!r},{"null" if peer is None else peer}]')
 
     def compute(self, start: float, end: float, seconds: float, spans: Sequence[str]) -> None:
+        # Goes out with the next line: computation ends where something else is written.
         labels = _text(tuple(spans)) if spans else "[]"
-        self._write(f'["compute",{start!r},{end!r},{seconds!r},{labels}]')
+        self._new.append(f'["compute",{start!r},{end!r},{seconds!r},{labels}]')
 
     def label(self, name: str, start: float, end: float) -> None:
         self._write(f'["label",{_text(name)},{start!r},{end!r}]')

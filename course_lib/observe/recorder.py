@@ -123,16 +123,20 @@ class Recorder:
 
         def around(args: tuple, kwargs: dict, carry_out: Callable[[], Any]) -> Any:
             self._stopwatch.stop()
+            waits_next = False
             try:
-                return self._communicate(parse(args, kwargs), carry_out)
+                result, waits_next = self._communicate(parse(args, kwargs), carry_out)
+                return result
             finally:
-                self._stopwatch.start()
+                if not waits_next:
+                    self._stopwatch.start()
 
         return around
 
     def _communicate(
         self, call: calls.Call | list[calls.Call], carry_out: Callable[[], Any]
-    ) -> Any:
+    ) -> tuple[Any, bool]:
+        """The result, and whether the very next thing is that torch waits for it."""
         if not self._introduced:
             self._introduce()
         self._handles.poll()
@@ -157,7 +161,8 @@ class Recorder:
         results = result if isinstance(call, list) else [result]
         for event, each, made in zip(events, batch, results, strict=True):
             self._under_way(event, each, made)
-        return result
+        handle = result[-1] if isinstance(result, tuple) else result
+        return result, held and handle is not None and any(event.blocking for event in events)
 
     def _issue(self, call: calls.Call, stack: Stack, held: bool) -> CommEvent:
         ranks = self._ranks(call.group)
