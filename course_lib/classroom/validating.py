@@ -2,8 +2,8 @@
 
 As a pytest plugin (`-p course_lib.classroom.validating`) it calls the cell of a check by its
 exercise, fails a cell at once when its kernel has died (nbval alone waits for the cell's time-out),
-and ends the whole run after `--nbval-run-timeout` seconds. `validate` runs pytest with all of that
-on a learner's notebook.
+runs the cells after one that was interrupted, and ends the whole run after `--nbval-run-timeout`
+seconds. `validate` runs pytest with all of that on a learner's notebook.
 """
 
 import os
@@ -66,6 +66,13 @@ def _collect_by_name(self: IPyNbFile) -> Iterator[IPyNbCell]:
                 options=item.options,
             )
         yield item
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Run the cells after one that was interrupted: nbval alone gives them all up."""
+    if isinstance(item, IPyNbCell):
+        item.parent.timed_out = False
 
 
 @pytest.hookimpl(tryfirst=True)
