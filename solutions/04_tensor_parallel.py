@@ -562,9 +562,9 @@ for name, function in (
     loss, gradient = run[0]
     sums = sum(e.nbytes == activation for e in run.trace.of(0))
     same = (gradient - wanted).abs().max().item() < 1e-6
-    sent = run.trace.traffic().sent[0]
+    (sent, *_), _ = run.trace.traffic().by_operation["all_reduce"]
     print(f"{name:12} loss {loss:.4f}, gradient equal: {same}; {sums:2} all-reduces of an", end=" ")
-    print(f"activation, {sent} bytes sent")
+    print(f"activation, {sent} bytes sent in all-reduces")
 
 # %% [markdown]
 # Two layers with four all-reduces, one more forward for the embedding and one backward for the
@@ -617,8 +617,9 @@ from course_lib.views.sharding import sharding_explorer
 sharding_explorer()
 
 # %% [markdown]
-# **Explore.** Why does `held` fall exactly as $1/t$ for the MLP? Which matrices stay whole on all
-# ranks whatever $t$ is? These are the activations that section 13 is about.
+# **Explore.** Why do the weights on each rank fall exactly as $1/t$? What stays whole on all ranks,
+# whatever $t$ is? (Section 13 is about that.) In which layers is the result a *summand* on each
+# rank, and what has to follow then?
 
 # %% [markdown]
 # ## 10. At scale: why inside one machine
@@ -662,7 +663,7 @@ def at_size(trace, s, h, t=8, rate=312e12 / 2):
     attention = (8 * s * h**2 + 4 * s**2 * h) / t / rate
     mlp = 16 * s * h**2 / t / rate
     work = [attention, mlp, 2 * mlp, 2 * attention]  # backward costs twice
-    names = ["attention", "MLP", "MLP back", "attention back"]
+    names = ["attn", "MLP", "MLP back", "attn back"]
     events = [replace(e, nbytes=s * h * 2) for e in trace.events]
     compute = [
         SimpleNamespace(rank=rank, name=name, start=event.issued - 1e-6, seconds=seconds)
@@ -694,8 +695,10 @@ schedule_gantt(shown, unit="s")
 
 # %% [markdown]
 # **Explain.** Every all-reduce stands between two computations that need it, four times a layer, 96
-# layers deep. Nothing hides it. So tensor parallelism goes where links are fastest: over the GPUs
-# of one machine, and no further. Pipelines (notebook 05) and data parallelism go between machines.
+# layers deep. Only backward has something else to do meanwhile, the weight gradients
+# (`tensor_parallel/overlap.py` makes use of that). So tensor parallelism goes where links are
+# fastest: over the GPUs of one machine, and no further. Pipelines (notebook 05) and data
+# parallelism go between machines.
 #
 # How fast is fast enough? A layer computes $72\,bsh^2/t$ and sends $16\,bsh\frac{t-1}{t}$ bytes,
 # which makes $4.5\,\frac{h}{t-1}$ FLOP for each byte. It grows with $h$: large models stand more
@@ -769,12 +772,12 @@ print("your guesses:", guess_column, guess_row)
 #
 # ### "Tensor parallelism divides a layer's activations by t"
 #
-# **Predict.** A layer of GPT-3 keeps 2.86 GB of activations for backward, for one sequence. With $t
+# **Predict.** A layer of GPT-3 keeps 2.87 GB of activations for backward, for one sequence. With $t
 # = 8$: how many GB stay on each GPU?
 
 # %%
 ### BEGIN SOLUTION
-guess_kept_gb = 0.56
+guess_kept_gb = 0.58
 ### END SOLUTION
 
 # %%
