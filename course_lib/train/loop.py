@@ -2,6 +2,11 @@
 
 After a failure torchrun starts all ranks again. They find the newest whole checkpoint and go on
 from there, with the batches that come next: at most the steps since then are done twice.
+
+On several nodes torchrun needs TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 for that. Without it the ranks
+meet in the agents' own store, under the number of the restart, and each agent counts only failures
+of its own ranks: after one, some ranks look up addresses of the attempt before
+(github.com/pytorch/pytorch/issues/135712).
 """
 
 import datetime
@@ -40,6 +45,8 @@ def _train(options: Options, device: torch.device) -> float:
         master_dtype=options.master_dtype,
     )
     say = _say if dist.get_rank() == 0 else _say_nothing
+    if _may_meet_stale_addresses():
+        say("to survive a lost rank, start torchrun with TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1")
     say(f"{dist.get_world_size()} ranks on {device.type}, {mesh}, ZeRO-{options.zero}")
     done = checkpoint.resume(training, options.checkpoint) if options.checkpoint else 0
     if done:
@@ -57,6 +64,13 @@ def _train(options: Options, device: torch.device) -> float:
     solved = _solved(training, options.model())
     say(f"of 200 new rows of digits, the model sorts {solved:.0%} without a mistake")
     return solved
+
+
+def _may_meet_stale_addresses() -> bool:
+    several_nodes = int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1
+    restarts = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
+    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return several_nodes and restarts and shared
 
 
 def _join() -> torch.device:

@@ -28,6 +28,7 @@ def torchrun(
         *("--local-addr=127.0.0.1", "-m", "course_lib.train", *arguments),
     ]
     environ = dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
+    environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # see course_lib.train.loop
     read, write = os.pipe()
     agents = [
         subprocess.Popen(line, cwd=root, env=environ, stdout=write, stderr=write)
