@@ -12,7 +12,7 @@ All three stages of ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations Toward
 Parameter Models", SC 2020, section 5) stand on these.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -99,16 +99,23 @@ def present_anywhere(
     parameters: Sequence[nn.Parameter],
     here: Collection[nn.Parameter],
     group: dist.ProcessGroup | None = None,
-) -> set[nn.Parameter]:
-    """Those of `parameters` that have a gradient on any rank, when this rank has those of `here`.
+) -> Callable[[], set[nn.Parameter]]:
+    """Begin to find those of `parameters` that have a gradient on any rank; call it for the answer.
 
     An optimizer leaves a parameter without a gradient alone, but one with a gradient of zeros it
-    decays and moves on. In a reduce-scattered buffer the two look alike, so the ranks agree first:
-    one byte for each parameter tensor.
+    decays and moves on. In a reduce-scattered buffer the two look alike, so the ranks tell each
+    other: one byte for each parameter tensor.
+
+    here: those that have a gradient on this rank.
     """
     if not parameters:
-        return set()
+        return set
     marks = [parameter in here for parameter in parameters]
     flags = torch.tensor(marks, dtype=torch.uint8, device=parameters[0].device)
-    dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=group)
-    return {p for p, flag in zip(parameters, flags.tolist(), strict=True) if flag}
+    work = dist.all_reduce(flags, op=dist.ReduceOp.MAX, group=group, async_op=True)
+
+    def found() -> set[nn.Parameter]:
+        work.wait()
+        return {p for p, flag in zip(parameters, flags.tolist(), strict=True) if flag}
+
+    return found

@@ -8,7 +8,7 @@ With `master_dtype` the pieces are copies in that precision (the master weights 
 which ZeRO shards with the rest of the optimizer's state), rounded to the model's after each step.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -67,20 +67,23 @@ class ShardedOptimizer:
         return {**group, "params": own}
 
     def set_gradients(
-        self, gradients: Sequence[torch.Tensor | None], here: Collection[nn.Parameter]
+        self, gradients: Iterable[torch.Tensor | None], here: Collection[nn.Parameter]
     ) -> None:
         """Give the pieces their gradients, and None where no rank has one.
 
         gradients: the average over the ranks for each shard, in its shape; None stands for zeros.
+            They may be made while this goes through them.
         here: the parameters that have a gradient on this rank.
         """
         trainable = [parameter for flat in self.flats for parameter in flat.parameters]
-        present = present_anywhere(trainable, here, self.group)
-        for flat, master, gradient in zip(self.flats, self.masters, gradients, strict=True):
+        present = present_anywhere(trainable, here, self.group)  # travels beside the gradients
+        averages = list(gradients)
+        anywhere = present()
+        for flat, master, gradient in zip(self.flats, self.masters, averages, strict=True):
             average = torch.zeros_like(master) if gradient is None else gradient.to(master.dtype)
             for parameter, part in zip(flat.parameters, flat.pieces(average), strict=True):
                 if parameter in self.pieces:
-                    self.pieces[parameter].grad = part if parameter in present else None
+                    self.pieces[parameter].grad = part if parameter in anywhere else None
         self.ready = True
 
     def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:

@@ -92,7 +92,7 @@ class Zero1(ShardedTraining):
         for parameter in self.trainable:
             if parameter not in here:
                 self.gradient_of[parameter].zero_()
-        shards = [self._reduce(*pair) for pair in zip(self.flats, self.gradients, strict=True)]
+        shards = (self._reduce(*pair) for pair in zip(self.flats, self.gradients, strict=True))
         self.sharded.set_gradients(shards, here)
 
     def _reduce(self, flat: FlatShards, gradient: torch.Tensor) -> torch.Tensor:

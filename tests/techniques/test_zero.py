@@ -24,7 +24,7 @@ from tests.techniques.zero_cases import (
     whole,
 )
 
-SMALL = {"bucket_bytes": 160}  # several buckets, even in these models
+SMALL = {"bucket_bytes": 400}  # several buckets, even in these models
 STAGES = {
     "1": (Zero1, {}),
     "2": (Zero2, SMALL),
