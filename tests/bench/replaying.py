@@ -42,7 +42,7 @@ def _exchange() -> list[float]:
     other, found = 1 - dist.get_rank(), []
     for size in _SIZES:
         outgoing, seconds = torch.zeros(size, dtype=torch.uint8), []
-        for _ in range(30):  # each begins when the one before is over, so the two stay together
+        for _ in range(60):  # each begins when the one before is over, so the two stay together
             start = time.perf_counter()
             arriving = torch.empty_like(outgoing)  # new memory, as whoever receives has it
             sending = dist.isend(outgoing, other)
