@@ -1,0 +1,41 @@
+"""Meshes as these exercises see them: sizes by axis, the outermost axis first.
+
+Written apart from the course's own mesh, whose answers it judges.
+"""
+
+import itertools
+import math
+import random
+
+AXES = ("pipeline", "data", "tensor")
+Sizes = dict[str, int]
+
+
+def size(sizes: Sizes) -> int:
+    """Ranks of the mesh."""
+    return math.prod(sizes.values())
+
+
+def places(sizes: Sizes) -> list[Sizes]:
+    """The place of every rank on every axis; the last axis moves fastest."""
+    each = itertools.product(*(range(n) for n in sizes.values()))
+    return [dict(zip(sizes, place, strict=True)) for place in each]
+
+
+def groups(axis: str, sizes: Sizes) -> list[list[int]]:
+    """Ranks that differ on `axis` alone, group by group."""
+    found: dict[tuple, list[int]] = {}
+    for rank, place in enumerate(places(sizes)):
+        found.setdefault(tuple(v for k, v in place.items() if k != axis), []).append(rank)
+    return list(found.values())
+
+
+def named(sizes: Sizes) -> str:
+    """ "pipeline 2 x data 2 x tensor 2"."""
+    return " x ".join(f"{axis} {n}" for axis, n in sizes.items())
+
+
+def drawn(rng: random.Random) -> Sizes:
+    """A mesh of some ranks, its axes in any order, sizes that are no powers of two among them."""
+    order = rng.sample(AXES, 3)
+    return dict(zip(order, rng.sample((2, 3, 4, 5), 3), strict=True))

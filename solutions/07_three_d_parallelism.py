@@ -1,0 +1,659 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 07 · 3D parallelism, and off the laptop
+#
+# **After this notebook you can**
+#
+# - say of any rank which layers, which part of them and which part of the batch it has;
+# - lay out data, tensor and pipeline parallelism so that most bytes stay inside a node;
+# - compute loss and gradient norm right where no rank has all of the model;
+# - size a run: bytes on a device, tokens that hide the traffic, and the mesh that follows;
+# - start the same program by `torchrun` on several nodes, kill a rank, and lose little.
+#
+# **You need** notebooks 03 to 06, or the library's versions of what they build. **It takes** 75 to
+# 90 minutes of your time and under a minute of the machine's.
+
+# %%
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+
+import psutil
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+from course_lib import check, run_ranks
+from course_lib.models import batches, tiny_gpt, train
+from course_lib.simulate import DEVICES, Transformer, dgx_a100, plan
+from course_lib.techniques.mesh import Mesh
+from course_lib.techniques.schedules import one_f_one_b
+from course_lib.techniques.three_d import ThreeD
+from course_lib.views.plan_explorer import plan_explorer
+
+# %% [markdown]
+# ## 1. The problem, as a number
+#
+# GPT-3 once more: 175 billion parameters, 16 bytes each. You have 1024 A100s with 80 GB. Every
+# technique so far helps, and none is enough alone.
+
+# %%
+states = 16 * 175e9
+print(f"model states           {states / 1e9:6.0f} GB; a device has 80")
+print(f"tensor parallel, 8     {states / 8 / 1e9:6.0f} GB: all of a node, and it does not fit")
+print(f"pipeline, 96 stages    {states / 96 / 1e9:6.0f} GB: fits, and 96 stages stand idle a lot")
+print(
+    f"ZeRO-3 over 1024       {states / 1024 / 1e9:6.1f} GB: fits, and gathers 350 GB twice a step"
+)
+
+# %% [markdown]
+# Together they do. Megatron-LM (Narayanan et al., SC 2021) trained a model of a trillion parameters
+# on 3072 A100s: 8-way tensor parallel inside each node, 64 pipeline stages across nodes, 6
+# replicas. How to combine them, and in which proportion, is the subject of this notebook.
+#
+# ## 2. Coordinates
+#
+# A mesh has three axes. With the sizes pipeline 2, data 2, tensor 2 it has eight ranks:
+#
+# ```
+#                    stage 0                stage 1
+# replica 0    [ 0 | 1 ]  tensor      [ 4 | 5 ]
+# replica 1    [ 2 | 3 ]              [ 6 | 7 ]
+# ```
+#
+# The last axis moves fastest, like the seconds of a clock: 0 and 1 are one tensor group, and share
+# every matrix of their layers.
+#
+# **Predict.** Which stage and which replica does rank 6 belong to? And on a mesh of pipeline 4,
+# data 8, tensor 8, which place on the pipeline axis has rank 200?
+
+# %%
+### BEGIN SOLUTION
+guess_stage_of_6 = 1
+guess_replica_of_6 = 1
+guess_stage_of_200 = 3
+### END SOLUTION
+
+# %% [markdown]
+# ### Exercise 1: `place_of_rank`
+
+
+# %% exercise="place_of_rank"
+def place_of_rank(rank: int, sizes: dict[str, int]) -> dict[str, int]:
+    """The place of a rank on every axis; `sizes` has the outermost axis first."""
+    ### BEGIN SOLUTION
+    places = {}
+    for axis in reversed(sizes):
+        rank, places[axis] = divmod(rank, sizes[axis])
+    return {axis: places[axis] for axis in sizes}
+    ### END SOLUTION
+
+
+# %% check="place_of_rank"
+check(place_of_rank)
+
+# %%
+six = place_of_rank(6, {"pipeline": 2, "data": 2, "tensor": 2})
+print("rank 6:  ", six, "  your guess:", guess_stage_of_6, guess_replica_of_6)
+far = place_of_rank(200, {"pipeline": 4, "data": 8, "tensor": 8})
+print("rank 200:", far, "  your guess:", guess_stage_of_200)
+
+# %% [markdown]
+# Stuck? `from course_lib import hint`, then `hint(place_of_rank)`, and with `, 3` for almost the
+# answer.
+#
+# ### Exercise 2: `groups_along`
+#
+# A collective runs in a group: the ranks that differ on one axis and agree on all others. Data
+# parallel gradients of rank 0 meet those of rank 2, not of rank 1, which has other parts of the
+# matrices.
+
+
+# %% exercise="groups_along"
+def groups_along(axis: str, sizes: dict[str, int]) -> list[list[int]]:
+    """All groups along an axis; in each, ranks stand in the order of that axis."""
+    ### BEGIN SOLUTION
+    world_size = 1
+    for size in sizes.values():
+        world_size *= size
+    groups = {}
+    for rank in range(world_size):
+        places = place_of_rank(rank, sizes)
+        others = tuple(place for other, place in places.items() if other != axis)
+        groups.setdefault(others, []).append(rank)
+    return list(groups.values())
+    ### END SOLUTION
+
+
+# %% check="groups_along"
+check(groups_along)
+
+# %% [markdown]
+# **The same by PyTorch itself.** `init_device_mesh` makes all these groups in one call. Do they
+# agree with yours?
+
+# %%
+CUBE = {"pipeline": 2, "data": 2, "tensor": 2}
+
+
+def groups_of_torch():
+    mesh = init_device_mesh("cpu", tuple(CUBE.values()), mesh_dim_names=tuple(CUBE))
+    return {axis: dist.get_process_group_ranks(mesh.get_group(axis)) for axis in CUBE}
+
+
+theirs = run_ranks(groups_of_torch, 8)
+for axis in CUBE:
+    ours = groups_along(axis, CUBE)
+    print(f"{axis:9} {ours}  equal: {all(groups[axis] in ours for groups in theirs)}")
+
+# %% [markdown]
+# ## 3. A GPT on eight ranks
+#
+# `ThreeD` puts together what notebooks 03 to 06 built, each in the groups of its axis: a tensor
+# parallel GPT, cut into stages, with its gradients averaged over replicas. Open
+# `course_lib/techniques/three_d.py`: there is little in it that you have not seen.
+#
+# Each run below trains the same GPT for four steps on the same batches, in float64.
+
+# %%
+STEPS, BATCH = 4, 16
+
+
+def small_gpt():
+    return tiny_gpt(layers=4, hidden=32, heads=4, seed=0).double()
+
+
+def adam(groups):
+    return torch.optim.AdamW(groups, lr=1e-2)
+
+
+def train_on(mesh, zero=0):
+    training = ThreeD(small_gpt(), mesh, one_f_one_b(mesh.pipeline, 4), adam, zero=zero)
+    return [training.train_step(*batch).item() for batch in batches(STEPS, BATCH)]
+
+
+alone = train(small_gpt(), batches(STEPS, BATCH), adam).losses
+print("one process                   ", *(f"{loss:.6f}" for loss in alone))
+for mesh, zero in (
+    (Mesh(pipeline=2, data=2, tensor=2), 0),
+    (Mesh(pipeline=2, data=2, tensor=2), 1),
+    (Mesh(pipeline=1, data=4, tensor=2), 2),
+):
+    losses = run_ranks(train_on, 8, mesh, zero, observe=False, timeout=60)[0]
+    shape = f"{mesh.pipeline} x {mesh.data} x {mesh.tensor}"
+    print(f"pipeline x data x tensor {shape}", *(f"{loss:.6f}" for loss in losses))
+
+# %% [markdown]
+# Eight processes, three kinds of parallelism, the losses of one.
+#
+# ### Exercise 3: `loss_everywhere`
+#
+# Which rank knows the loss? Only those of the last stage compute one, and each replica's is that of
+# its own samples. For a log, or a decision that all ranks have to take alike, it has to get to
+# everyone.
+
+
+# %% exercise="loss_everywhere"
+def loss_everywhere(
+    loss: torch.Tensor | None, groups: dict[str, dist.ProcessGroup]
+) -> torch.Tensor:
+    """The mean over the whole batch, on every rank; `loss` is None but on the last stage."""
+    ### BEGIN SOLUTION
+    total = torch.zeros((), dtype=torch.float64)
+    if loss is not None:
+        total += loss
+    dist.all_reduce(total, group=groups["pipeline"])
+    dist.all_reduce(total, group=groups["data"])
+    return total / dist.get_world_size(groups["data"])
+    ### END SOLUTION
+
+
+# %% check="loss_everywhere"
+check(loss_everywhere)
+
+# %% [markdown]
+# ### Exercise 4: `norm_on_a_mesh`
+#
+# To clip gradients one needs the norm of all of them, and here no rank has all. Three questions,
+# one for each axis: do its ranks have different elements of the gradient, or the same ones?
+#
+# One complication. A tensor group shares matrices, but not everything: a layer norm's weights are
+# on each of its ranks. `split[i]` says whether `gradients[i]` is a part or a copy.
+#
+# **Predict.** A 2 x 2 x 2 mesh, and somebody adds up the squares of all ranks. The model is all
+# matrices, split. By which factor is the norm too large?
+
+# %%
+### BEGIN SOLUTION
+guess_factor = 2**0.5
+### END SOLUTION
+
+
+# %% exercise="norm_on_a_mesh"
+def norm_on_a_mesh(
+    gradients: list[torch.Tensor], split: list[bool], groups: dict[str, dist.ProcessGroup]
+) -> torch.Tensor:
+    """The norm of the whole model's gradient, on every rank."""
+    ### BEGIN SOLUTION
+    parts = torch.zeros((), dtype=torch.float64)
+    copies = torch.zeros((), dtype=torch.float64)
+    for gradient, is_part in zip(gradients, split, strict=True):
+        if is_part:
+            parts += gradient.square().sum()
+        else:
+            copies += gradient.square().sum()
+    dist.all_reduce(parts, group=groups["tensor"])
+    total = parts + copies
+    dist.all_reduce(total, group=groups["pipeline"])
+    return total.sqrt()
+    ### END SOLUTION
+
+
+# %% check="norm_on_a_mesh"
+check(norm_on_a_mesh)
+
+# %%
+print(f"each square is there for both replicas: sqrt(2) = {2**0.5:.3f}; you: {guess_factor:.3f}")
+
+# %% [markdown]
+# ## 4. Which axis goes where?
+#
+# Now the eight ranks stand on two nodes of four. Inside a node, A100s talk at 300 GB/s each way;
+# between nodes, each has some 25 GB/s. So it matters who is neighbour to whom.
+#
+# ### Exercise 5: `bytes_by_link`
+
+
+# %% exercise="bytes_by_link"
+def bytes_by_link(matrix: list[list[int]], ranks_per_node: int) -> tuple[int, int]:
+    """(bytes inside nodes, bytes between nodes) of matrix[source][destination]."""
+    ### BEGIN SOLUTION
+    inside = between = 0
+    for source, row in enumerate(matrix):
+        for destination, sent in enumerate(row):
+            if source // ranks_per_node == destination // ranks_per_node:
+                inside += sent
+            else:
+                between += sent
+    return inside, between
+    ### END SOLUTION
+
+
+# %% check="bytes_by_link"
+check(bytes_by_link)
+
+# %% [markdown]
+# The recorder knows every byte of a training step. Two orders of the same axes:
+#
+# - tensor innermost: `pipeline, data, tensor`, as above, so that a tensor group is inside a node;
+# - tensor outermost: `tensor, data, pipeline`, so that each tensor group has a rank on both nodes.
+#
+# **Predict.** By how much do the bytes between nodes grow, in the second order?
+
+# %%
+### BEGIN SOLUTION
+guess_times_more_between = 10
+### END SOLUTION
+
+
+# %%
+def one_step(mesh):
+    training = ThreeD(small_gpt(), mesh, one_f_one_b(mesh.pipeline, 4), adam)
+    with torch.profiler.record_function("the step"):
+        training.train_step(*next(batches(1, BATCH)))
+
+
+def traffic_of_step(mesh):
+    trace = run_ranks(one_step, 8, mesh, timeout=60).trace
+    return trace.within("the step").traffic().matrix
+
+
+crossing = {}
+for order in (("pipeline", "data", "tensor"), ("tensor", "data", "pipeline")):
+    inside, between = bytes_by_link(traffic_of_step(Mesh(2, 2, 2, order=order)), 4)
+    crossing[order[-1]] = between
+    print(
+        f"{order[-1]:8} innermost: {inside / 1e3:5.0f} kB inside nodes, "
+        f"{between / 1e3:5.0f} between them"
+    )
+print(f"{crossing['pipeline'] / crossing['tensor']:.1f} times; you: {guess_times_more_between}")
+
+# %% [markdown]
+# This is the whole of the rule "tensor parallel inside a node, pipeline between nodes". A block
+# sends four all-reduces of its activations along the tensor axis, in *every* layer; a pipeline
+# sends them once a stage; the data axis sends gradients once a step. The model here is tiny. At
+# GPT-3's size, one microbatch of one sequence, in bfloat16:
+
+# %%
+s, h, layers, t, p, d = 2048, 12288, 96, 8, 8, 16
+activations = 2 * s * h
+tensor_bytes = 4 * 2 * (t - 1) / t * activations * layers / p
+pipeline_bytes = 2 * activations
+data_bytes = 2 * (d - 1) / d * 2 * 175e9 / (t * p)
+print(f"tensor axis     {tensor_bytes / 1e9:5.2f} GB a microbatch, sent by each rank")
+print(f"pipeline axis   {pipeline_bytes / 1e9:5.2f} GB a microbatch, forward and back")
+print(f"data axis       {data_bytes / 1e9:5.2f} GB a step, however many microbatches there are")
+
+# %% [markdown]
+# ## 5. How large is it?
+#
+# ### Exercise 6: `bytes_per_device`
+#
+# Weights and gradients in bfloat16, Adam in fp32: 2 + 2 + 12 bytes a parameter. Two axes divide the
+# parameters. The third one only makes copies, unless ZeRO has it share.
+
+
+# %% exercise="bytes_per_device"
+def bytes_per_device(parameters: float, sizes: dict[str, int], zero: int) -> float:
+    """Model states on one device: weights, gradients and Adam's state, in bytes."""
+    ### BEGIN SOLUTION
+    own = parameters / (sizes["tensor"] * sizes["pipeline"])
+    weights = 2 / (sizes["data"] if zero >= 3 else 1)
+    gradients = 2 / (sizes["data"] if zero >= 2 else 1)
+    optimizer = 12 / (sizes["data"] if zero >= 1 else 1)
+    return own * (weights + gradients + optimizer)
+    ### END SOLUTION
+
+
+# %% check="bytes_per_device"
+check(bytes_per_device)
+
+# %%
+for sizes in (
+    {"pipeline": 8, "data": 16, "tensor": 8},
+    {"pipeline": 2, "data": 64, "tensor": 8},
+    {"pipeline": 1, "data": 1024, "tensor": 1},
+):
+    held = [bytes_per_device(175e9, sizes, zero) / 1e9 for zero in range(4)]
+    named = " x ".join(f"{axis} {size}" for axis, size in sizes.items())
+    print(f"{named:36}", *(f"ZeRO-{zero} {gb:6.1f} GB" for zero, gb in enumerate(held)))
+
+# %% [markdown]
+# And activations come on top (notebook 06). With 80 GB, GPT-3 fits on 8 x 16 x 8 without any ZeRO,
+# or without any tensor and pipeline parallelism by ZeRO-3 alone. Which is faster?
+#
+# ## 6. A claim put to the test: "just use ZeRO-3"
+#
+# ZeRO-3 needs no change to the model. Its price is traffic: the parameters travel three times a
+# step, plain data parallelism sends two. Does that matter? Only if it takes longer than the
+# computation that it can hide behind.
+#
+# ### Exercise 7: `tokens_to_hide`
+#
+# Let a device process $T$ tokens a step with $P$ parameters. It computes $6PT$ operations (2 for
+# each parameter and token forward, 4 backward). It sends `volume` times the parameters, 2 bytes
+# each, by a ring. From which $T$ on is computing at least as long as sending?
+
+
+# %% exercise="tokens_to_hide"
+def tokens_to_hide(volume: int, devices: int, flops: float, bandwidth: float) -> float:
+    """Tokens a device and step, so that computing takes as long as sending."""
+    ### BEGIN SOLUTION
+    bytes_for_each_parameter = volume * (devices - 1) / devices * 2
+    return bytes_for_each_parameter / bandwidth * flops / 6
+    ### END SOLUTION
+
+
+# %% check="tokens_to_hide"
+check(tokens_to_hide)
+
+# %% [markdown]
+# $P$ has dropped out: a larger model computes more and sends more. What is left is the machine.
+#
+# **Predict.** On A100s at half of their peak, 25 GB/s each between nodes: how many tokens of GPT-3
+# does ZeRO-3 need on each device, to hide all of its traffic? A sequence has 2048.
+
+# %%
+### BEGIN SOLUTION
+guess_tokens = 6000
+### END SOLUTION
+
+# %%
+half_of_peak = DEVICES["A100 SXM 80 GB"].half_flops / 2
+print("tokens a device             data parallel, ZeRO-1, -2    ZeRO-3")
+for name, gigabytes in (("NVLink, 300 GB/s", 300), ("InfiniBand, 25 GB/s", 25), ("10 GbE", 1.25)):
+    two, three = (tokens_to_hide(v, 1024, half_of_peak, gigabytes * 1e9) for v in (2, 3))
+    print(f"{name:24} {two:20.0f} {three:18.0f}")
+print("your guess over 25 GB/s:", guess_tokens)
+
+# %% [markdown]
+# Over InfiniBand three sequences a device are enough. So a batch of 3072 sequences on 1024 A100s
+# hides ZeRO-3 well, and a batch of 512 cannot even give every device one. **When to go from DDP to
+# ZeRO-3?** When the model does not fit without it *and* the batch gives each device enough tokens,
+# about `flops / bandwidth`. With fewer, tensor and pipeline parallelism let several devices work on
+# one sequence.
+#
+# ## 7. A plan for a cluster that you do not have
+#
+# `plan` tries all meshes, schedules, stages of ZeRO and recomputations, with the formulas of this
+# course, and ranks what fits. GPT-3, 1024 A100s, 1536 sequences a step:
+
+# %%
+gpt3 = Transformer(layers=96, hidden=12288, heads=96, seq=2048, vocab=51200)
+plans = plan(gpt3, dgx_a100.with_nodes(128), global_batch=1536)
+print(plans.text(rows=5, refusals=3))
+
+# %% [markdown]
+# How far to trust it? It knows nothing of kernels, of jitter, of failures. Against published runs
+# its throughput is off by up to 5 % for the ten models of Megatron-LM's table, to which its one
+# free number was fitted, and by 14 % and 24 % for two that it was not fitted to.
+# `from course_lib.simulate.published import error_table` shows it row by row. Take its ranking as
+# advice, its seconds as a guess.
+#
+# **Predict, then move the sliders.** What happens to the best mesh as the batch falls from 1536 to
+# 128? As the nodes grow to 1024?
+
+# %%
+plan_explorer()
+
+# %% [markdown]
+# ## 8. Off the laptop
+#
+# Everything so far ran under `run_ranks`. The same techniques run under `torchrun`, PyTorch's own
+# launcher, with no line changed. `course_lib.train` is such a program. On one node with eight GPUs:
+#
+# ```
+# torchrun --nproc-per-node 8 -m course_lib.train --pipeline 2 --tensor 2 --zero 1
+# ```
+#
+# On four nodes, the same line on each, with the first one's name as the meeting point:
+#
+# ```
+# torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint node0:29500 \
+#     -m course_lib.train --pipeline 4 --tensor 8 --checkpoint /shared/run --save-every 100
+# ```
+#
+# Under Slurm, `srun torchrun ...` does that on every node of the job. (`python -m course_lib.train
+# --help` lists all options.)
+#
+# With thousands of devices, one of them fails every few hours. So a run saves itself, and `torchrun
+# --max-restarts` starts all ranks again when one is lost. How much is lost with it?
+#
+# Try it here: two agents on this machine play two nodes, with one rank each. At step 30 one of the
+# ranks is killed, with the signal that no program can catch. (The environment variable matters on
+# several nodes: without it, ranks that start again may look for each other at the addresses of the
+# attempt before, since each agent counts restarts by itself; PyTorch's issue 135712.)
+
+# %%
+TRAIN = [
+    *(sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"),
+    *("--max-restarts=2", "--rdzv-backend=c10d", "--rdzv-id=lesson", "--local-addr=127.0.0.1"),
+]
+OPTIONS = ["-m", "course_lib.train", "--pipeline=2", "--microbatches=2", "--layers=1"]
+OPTIONS += ["--hidden=16", "--batch=32", "--lr=1e-2", "--steps=120", "--save-every=20"]
+OPTIONS += ["--log-every=10"]
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def train_on_two_nodes(kill_at):
+    """Start both agents, kill a rank of the second once; returns all that was printed."""
+    read, write = os.pipe()
+    environ = dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
+    environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+    with tempfile.TemporaryDirectory() as folder:
+        line = [*TRAIN, f"--rdzv-endpoint=127.0.0.1:{free_port()}", *OPTIONS]
+        line += [f"--checkpoint={folder}/saved"]
+        agents = [subprocess.Popen(line, env=environ, stdout=write, stderr=write) for _ in "ab"]
+        os.close(write)
+        printed, killed = [], False
+        with open(read, encoding="utf-8") as output:
+            for text in output:
+                printed.append(text.rstrip())
+                if text.startswith(f"step {kill_at:4}") and not killed:
+                    psutil.Process(agents[1].pid).children()[0].kill()
+                    killed = True
+        for agent in agents:
+            agent.wait()
+    return printed
+
+
+printed = train_on_two_nodes(kill_at=30)
+said = "\n".join(printed)
+resumed = int(re.search(r"resumed after step (\d+)", said)[1])
+print("the run was started again, from a checkpoint:", resumed in range(20, 120, 20))
+
+# %% tags=["nbval-ignore-output"]
+wanted = ("step", "resumed", "of 200", "2 ranks")
+print(*(line for line in printed if line.startswith(wanted)), sep="\n")
+
+# %% [markdown]
+# All ranks stop, since no rank can go on without its neighbours. They read the last checkpoint and
+# repeat the steps since then. Does the run end where it would have ended?
+
+# %%
+reached = float(re.search(r"step  120  loss (\S+)", said)[1])
+model = tiny_gpt(layers=1, hidden=16, heads=4, seed=0)
+undisturbed = train(model, batches(120, 32), lambda p: torch.optim.AdamW(p, lr=1e-2)).losses[-1]
+print("the same loss as one process that nobody disturbed:", abs(reached - undisturbed) < 2e-3)
+
+# %% [markdown]
+# The checkpoint knows nothing of the mesh: it has whole tensors by their names in one process. So a
+# run that loses a node for good can go on with a smaller data axis. Try it in a terminal: train
+# with `--nproc-per-node 4 --pipeline 2 --tensor 2`, and resume with `--nproc-per-node 2 --zero 3`.
+#
+# ## 9. Reflection, with numbers
+#
+# The three questions that this course began with. Answer each with numbers before you open it.
+#
+# 1. When do you go from DDP to ZeRO-3?
+#
+# <details><summary>Answer</summary>
+# When 16 bytes a parameter and the activations do not fit: on 80 GB from about 4 billion parameters
+# on. ZeRO-1 and -2 come first, as they send no more than DDP: with many replicas they hold 4 and 2
+# bytes a parameter. ZeRO-3 sends 1.5 times as much, which hides behind the computation from about
+# flops / bandwidth tokens a device on: 6200 for A100s over 25 GB/s, 520 inside a node.
+# </details>
+#
+# 2. Why pipeline between nodes, and tensor parallel inside one?
+#
+# <details><summary>Answer</summary>
+# Tensor parallelism sends 8(t-1)/t times the activations in every layer: 4.2 GB a microbatch for
+# twelve layers of GPT-3, against 0.1 GB for a pipeline stage. Inside a node that takes 14 ms at
+# 300 GB/s; between nodes, at 25 GB/s, 170 ms, where the computation it belongs to takes 215 ms, and
+# most of it cannot hide, since the next layer waits for it.
+# </details>
+#
+# 3. What does activation checkpointing trade?
+#
+# <details><summary>Answer</summary>
+# A second forward pass, a third more operations (4 in place of 3; 36 to 39 % were measured), for
+# activations of 2sbh bytes a layer in place of sbh(34 + 5as/h): for GPT-3 57 times less. Selective
+# recomputation costs 2.7 % and saves 70 %.
+# </details>
+#
+# 4. A run on 1024 devices has a failure every eight hours, and saving takes a minute. How often
+#    should it save?
+#
+# <details><summary>Answer</summary>
+# Saving every x minutes costs 1/x of the time, and a failure loses x/2 minutes of every 480. The
+# sum is smallest at x = sqrt(2 * 480 * 1) = 31 minutes, where both cost 3 %.
+# </details>
+#
+# ## 10. Assignment: `choose_mesh`
+#
+# Megatron-LM's rule, as its authors put it in takeaways 1 and 2: tensor parallelism up to the size
+# of a node, pipeline parallelism from there on, only as much of both as is needed for the model to
+# fit, and data parallelism for the rest. Make a function of it.
+#
+# - `model` has "parameters", "layers" and "heads"; `cluster` has "devices", "per_node", "memory".
+# - With ZeRO-1 a device holds 4 + 12/d bytes for each of its parameters. They may fill 60 % of its
+#   memory; the rest is for activations.
+# - All devices are used. The tensor axis divides the heads and stays inside a node; the pipeline
+#   axis divides the layers.
+# - Of all meshes that fit, the one with the fewest devices a replica; of several, the one with the
+#   largest tensor axis.
+
+
+# %% exercise="choose_mesh"
+def choose_mesh(model: dict, cluster: dict) -> dict[str, int]:
+    """{"pipeline": ..., "data": ..., "tensor": ...} by Megatron-LM's rule."""
+    ### BEGIN SOLUTION
+    fitting = []
+    for tensor in range(1, cluster["per_node"] + 1):
+        for pipeline in range(1, model["layers"] + 1):
+            replica = tensor * pipeline
+            data = cluster["devices"] // replica
+            if cluster["devices"] % replica or model["heads"] % tensor:
+                continue
+            if model["layers"] % pipeline:
+                continue
+            need = model["parameters"] / replica * (4 + 12 / data)
+            if need <= 0.6 * cluster["memory"]:
+                mesh = {"pipeline": pipeline, "data": data, "tensor": tensor}
+                fitting.append(((replica, -tensor), list(mesh.items())))
+    return dict(min(fitting)[1])
+    ### END SOLUTION
+
+
+# %% check="choose_mesh"
+check(choose_mesh)
+
+# %% [markdown]
+# The published meshes, from table 1 of the paper. The authors had no ZeRO-1 and other limits, so
+# yours need fewer devices a replica:
+
+# %%
+for name, parameters, layers, heads, devices, published in (
+    ("18.4B", 18.4e9, 40, 48, 256, (8, 1)),
+    ("145.6B", 145.6e9, 80, 96, 1536, (8, 8)),
+    ("1008B", 1008e9, 128, 160, 3072, (8, 64)),
+):
+    model = {"parameters": parameters, "layers": layers, "heads": heads}
+    found = choose_mesh(model, {"devices": devices, "per_node": 8, "memory": 80e9})
+    print(f"{name:7} tensor x pipeline: published {published}, yours", end=" ")
+    print(f"({found['tensor']}, {found['pipeline']})")
+
+# %% [markdown]
+# ## 11. What to read
+#
+# - Narayanan et al. 2021, *Efficient Large-Scale Language Model Training on GPU Clusters Using
+#   Megatron-LM* (arXiv 2104.04473): sections 3 and 5, and the takeaways.
+# - Rajbhandari et al. 2020, *ZeRO* (arXiv 1910.02054), section 7: the traffic of each stage.
+# - Korthikanti et al. 2022, *Reducing Activation Recomputation in Large Transformer Models* (arXiv
+#   2205.05198): what of the activations to keep.
+# - *The Llama 3 Herd of Models* (arXiv 2407.21783), section 3.3: a mesh with four axes, and what
+#   fails in 54 days on 16,384 GPUs.
+# - `course_lib/techniques/three_d.py`, `three_d_state.py` and `course_lib/train`: the run of
+#   section 8, from the mesh to the checkpoint.
+#
+# This was the last notebook. You have built every part of a training system for clusters. What is
+# left is to run it on one.
