@@ -270,7 +270,8 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 def _inner(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """`tensor` itself, or those that one of a special class stands for (DTensor); with memory."""
     if hasattr(tensor, "__tensor_flatten__"):
-        for name in tensor.__tensor_flatten__()[0]:
-            yield from _inner(getattr(tensor, name))
+        parts = (getattr(tensor, name) for name in tensor.__tensor_flatten__()[0])
+        for part in _tensors(list(parts)):  # a DTensor also names its mesh
+            yield from _inner(part)
     elif tensor.layout is torch.strided and not tensor.is_meta and not nn.parameter.is_lazy(tensor):
         yield tensor

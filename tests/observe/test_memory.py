@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 from torch.utils.checkpoint import checkpoint
@@ -92,6 +93,30 @@ def test_ddp_keeps_gradients_in_its_buckets_or_besides():
     assert held(memory, 1, "parameters") == held(memory, 1, "gradients") == 4 * 33
     assert held(memory, 1, "communication") == 0
     assert held(memory, 2, "gradients") == held(memory, 2, "communication") == 4 * 33
+
+
+def train_sharded():
+    from torch.distributed.fsdp import fully_shard
+
+    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64))
+    numel = sum(p.numel() for p in model.parameters())
+    mesh = init_device_mesh("cpu", (2,))
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(8, 64)).sum().backward()
+    mark(1)
+    optimizer.step()
+    mark(2)
+    return numel
+
+
+def test_what_fsdp_shards_is_counted_inside_its_tensors():
+    results = collect(train_sharded, 2, observe="memory", timeout=60)
+    memory, half = results.trace.memory(), 4 * results[0] // 2
+    assert [held(memory, 1, kind) for kind in KINDS[:3]] == [half, half, 0]
+    assert held(memory, 2, "optimizer") == 2 * half + 4 * 4  # four parameters count their steps
+    assert memory.highest[0]["parameters"] > half  # gathered for a while
 
 
 def shard_by_hand():
