@@ -123,9 +123,9 @@ class Zero3(ShardedTraining):
         self._enter_backward()
         self.present.add(parameter)
         bucket.missing -= 1
-        if bucket.missing == len(bucket.flat.parameters) // 2:
-            # In the first half the last unit's gradients travel, in the second the next one's
-            # parameters: so that only one of the two takes up memory.
+        if bucket.missing == len(bucket.flat.parameters) // 4:
+            # First the last unit's gradients travel, then the next one's parameters, when this
+            # one's activations are mostly free: not all of it takes up memory at one time.
             self._arrive()
             self._prefetch(unit, -1)
 
