@@ -19,6 +19,7 @@ from course_lib.checks import compare, gates, reference
 from course_lib.checks.answers import plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
+_NAN = float("nan")
 _SLACK = 1e-12  # of the largest number that went in: float64
 
 
@@ -56,14 +57,11 @@ def _case(
 def _on_rank(answer: Callable, case: Case) -> Any:
     rank, data = dist.get_rank(), case.data
     if rank == 0:
-        values, gradient, share = data["values"].clone(), torch.full_like(data["values"], nan), 0.0
+        values, gradient, share = data["values"].clone(), torch.full_like(data["values"], _NAN), 0.0
     else:
-        values = torch.full_like(data["values"], nan)
+        values = torch.full_like(data["values"], _NAN)
         gradient, share = data["gradients"][rank - 1].clone(), data["shares"][rank - 1]
     return plain(answer(values, gradient, share, data["lr"]))
-
-
-nan = float("nan")
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
@@ -81,14 +79,14 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             if got is not None and _near(got, other, exact.tolerance):
                 finding = replace(finding, likely=words)
         return finding
-    size = want.nbytes
+    model = want.nbytes
     for rank in reversed(range(case.world_size)):
         rule = "each worker pushes one gradient" if rank else "the server answers every worker once"
         finding = gates.peers(
             observation, rank, {0} if rank else set(range(1, n + 1)), "workers talk to the server"
         )
         times = 1 if rank else n
-        finding = finding or gates.sent(observation, rank, times * size, times * size, rule)
+        finding = finding or gates.sent(observation, rank, times * model, times * model, rule)
         if finding:
             return finding
     return None
