@@ -14,7 +14,7 @@ from course_lib.views.units import size_text, time_text
 from course_lib.views.view import View
 
 LARGEST = 8  # panels
-_MOST_POINTS = 1500  # of a curve; a picture is not wider than that
+_MOST_POINTS = 400  # of a curve; no panel of several is wider than that
 
 
 def memory_curves(
@@ -91,7 +91,8 @@ def _draw(panels: Mapping[str, MemoryCurve], title: str, over: str) -> Figure:
         ax.set_title(f"{name}: peak {size_text(top)}", fontsize=8, weight="bold", pad=3)
         ax.set_ylim(0, 1.08 * most)
         ax.tick_params(labelsize=7)
-        ax.locator_params(nbins=4)
+        ax.locator_params(axis="x", nbins=3)
+        ax.locator_params(axis="y", nbins=4)
         if over == "time":
             ax.xaxis.set_major_formatter(lambda seconds, _: time_text(seconds) if seconds else "0")
         ax.yaxis.set_major_formatter(lambda nbytes, _: size_text(nbytes) if nbytes else "0")

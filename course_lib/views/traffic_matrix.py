@@ -62,8 +62,17 @@ def _draw(matrices: Mapping[str, list[list[int]]]) -> Figure:
         ax.set_yticks([rank + 0.5 for rank in ranks[:-1]], minor=True)
         ax.grid(which="minor", color="#999999", linewidth=0.5)
         ax.tick_params(which="minor", length=0)
-        ax.set_title(name, fontsize=9, weight="bold")
+        ax.set_title(name or _heaviest(matrix), fontsize=9, weight="bold")
     return figure
+
+
+def _heaviest(matrix: list[list[int]]) -> str:
+    count, source, target = max(
+        (count, -source, -target)
+        for source, row in enumerate(matrix)
+        for target, count in enumerate(row)
+    )
+    return f"most: {_short(count)} bytes, {-source} to {-target}" if count else "no messages"
 
 
 def _short(count: int) -> str:

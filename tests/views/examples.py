@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from course_lib.observe import CommEvent, Memory, Trace
 from course_lib.observe.events import Block
-from course_lib.simulate import simulate
+from course_lib.simulate import dgx_a100, plan, simulate
 from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b, zb_h1
 from course_lib.views.cost_curves import cost_curves
 from course_lib.views.explore import Explorer, explore
 from course_lib.views.memory_bars import run_memory
 from course_lib.views.memory_curves import memory_curves
-from course_lib.views.plan_explorer import plan_explorer, planned
+from course_lib.views.plan_explorer import MODELS, plan_explorer, plan_view
 from course_lib.views.replay_explorer import replay_explorer, replayed
 from course_lib.views.ring_steps import ring_steps
 from course_lib.views.scaling_curves import all_reduce_explorer, all_reduce_scaling
@@ -60,6 +60,7 @@ def memory() -> Memory:
 
 
 TRACE, MEMORY = exchange(), memory()
+PLANS = plan(MODELS["GPT-3 175B"], dgx_a100.with_nodes(16), 256)
 PIPES = {
     "GPipe": simulate(gpipe(8, 32)),
     "1F1B": simulate(one_f_one_b(8, 32)),
@@ -81,7 +82,7 @@ VIEWS: dict[str, Callable[[], View]] = {
     "memory curves": lambda: memory_curves(MEMORY, "a run"),
     "zero memory": zero_memory,
     "sharding": lambda: sharding("MLP", 8),
-    "plan": planned,
+    "plan": lambda: plan_view(PLANS),
 }
 WIDGETS: dict[str, Callable[[], Explorer]] = {
     "ring steps": lambda: explore(ring_steps, ranks=[2, 3, 4]),

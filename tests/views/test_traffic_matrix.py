@@ -42,6 +42,7 @@ def test_rows_send_and_columns_receive():
     view = traffic_matrix(sends(3, (0, 1, 400), (0, 2, 400), (2, 0, 12)))
     (ax,) = view.figure.axes
     assert ax.images[0].get_array().tolist() == [[0, 400, 400], [0, 0, 0], [12, 0, 0]]
+    assert ax.get_title() == "most: 400 bytes, 0 to 1"
     assert shown(ax) == {(0, 1): "400", (0, 2): "400", (2, 0): "12"}
 
 
