@@ -692,7 +692,7 @@ for name, formula in formulas.items():
 # every storage. Here are the course's implementations, in bfloat16 with fp32 master weights, 2 + 2
 # + 12.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 from course_lib.techniques.zero1 import Zero1
 from course_lib.techniques.zero2 import Zero2
 from course_lib.techniques.zero3 import Zero3
@@ -1090,77 +1090,70 @@ for stage, gigabytes in published.items():
 # as long as it hides behind the computation. So all depends on one ratio: how long the rank
 # computes in a step, against how long an all-reduce of the gradients takes on its network.
 #
-# To find out, record both on real ranks, once, and replay the recordings on networks of any speed.
-# The layers write down when they run, and in the replay a forward pass takes one unit of time and a
+# To find out, let real ranks play the messages of one step in their order, each method once, and
+# replay the recordings on networks of any speed. The arithmetic is left out: where a layer would
+# run, the rank makes a note, and in the replay a forward pass takes one unit of time there and a
 # backward pass two.
 
 # %%
 from dataclasses import replace
 
 from course_lib.simulate import Link, dgx_a100, replay
-from course_lib.techniques.data_parallel import DataParallel
 
-LAYERS, WIDTH, RANKS = 8, 64, 4
-
-
-class Noted(nn.Module):
-    """A layer that notes when it begins to run, forward and backward."""
-
-    def __init__(self, log):
-        super().__init__()
-        self.linear, self.log = nn.Linear(WIDTH, WIDTH), log
-
-    def forward(self, x):
-        self.log.append(("forward", time.monotonic(), 1))
-        h = self.linear(x)
-        h.register_hook(lambda _: self.log.append(("backward", time.monotonic(), 2)))
-        return torch.tanh(h)
+LAYERS, SIZE, RANKS = 8, 4096, 4  # elements of a layer
+METHODS = ("data parallel", "ZeRO-3", "ZeRO-3, kept")  # kept from forward to backward
 
 
-def one_step(wrap):
-    log = []
-    model = nn.Sequential(*(Noted(log) for _ in range(LAYERS)))
-    x = torch.ones(2, WIDTH)
-    call, step = wrap(model)
-    for name in ("first", "second"):  # the first one shows ZeRO-3 the order of the layers
-        dist.barrier()
-        log.clear()
-        with record_function(f"{name} step"):
-            call(x).sum().backward()
-            step()
+def play(method):
+    """What a rank sends in a step. Returns when which layer would run, and for how long."""
+    n, log, under_way = dist.get_world_size(), [], []
+
+    def run_layer(name, seconds):
+        log.append((name, time.monotonic(), seconds))
+
+    def fetch():
+        parts = list(torch.zeros(SIZE).chunk(n))
+        return dist.all_gather(parts, torch.zeros(SIZE // n), async_op=True)
+
+    def send_gradients():
+        row = torch.zeros(SIZE)
+        if method == "data parallel":
+            return dist.all_reduce(row, async_op=True), row
+        part = torch.zeros(SIZE // n)
+        return dist.reduce_scatter(part, list(row.chunk(n)), async_op=True), row
+
+    for name, seconds in (("forward", 1), ("backward", 2)):
+        fetching = method == "ZeRO-3" or (method == "ZeRO-3, kept" and name == "forward")
+        ahead = [fetch()] if fetching else []
+        for layer in range(LAYERS):
+            if fetching:
+                ahead.pop().wait()
+                if layer < LAYERS - 1:
+                    ahead.append(fetch())
+            run_layer(name, seconds)
+            if name == "backward":
+                under_way.append(send_gradients())
+    for work, _ in under_way:
+        work.wait()
     return log
 
 
-def as_data_parallel(model):
-    bucket = 4 * (WIDTH + 1) * WIDTH  # a layer
-    return DataParallel(model, bucket_bytes=bucket, first_bucket_bytes=bucket), lambda: None
-
-
-def as_zero3(model, free=True):
-    zero = Zero3(model, adam, units=list(model), free_after_forward=free)
-    return model, zero.reduce_gradients
-
-
-def as_zero3_kept(model):
-    return as_zero3(model, free=False)
-
-
 recorded = {}
-for wrap in (as_data_parallel, as_zero3, as_zero3_kept):
-    run = run_ranks(one_step, RANKS, wrap, timeout=50)
+for method in METHODS:
+    run = run_ranks(play, RANKS, method)
     compute = [
         SimpleNamespace(rank=rank, name=name, start=start, seconds=seconds)
         for rank, log in enumerate(run)
         for name, start, seconds in log
     ]
-    recorded[wrap.__name__] = run.trace.within("second step"), compute
+    recorded[method] = run.trace, compute
 
 
 # %%
 def step_time(name, ratio):
     """A step, in units of pure computation, where an all-reduce takes 1/ratio of that."""
     computing = 3 * LAYERS
-    nbytes = 4 * LAYERS * (WIDTH + 1) * WIDTH
+    nbytes = 4 * LAYERS * SIZE
     bandwidth = 2 * (RANKS - 1) / RANKS * nbytes / (computing / ratio)
     cluster = replace(dgx_a100, inside=Link("a network", 0, bandwidth))
     trace, compute = recorded[name]
@@ -1169,11 +1162,10 @@ def step_time(name, ratio):
 
 def crossover(ratios):
     """Step times over the ratio: a curve for each method, and the same as a table."""
-    names = [name.removeprefix("as_").replace("_", " ") for name in recorded]
-    curves = [[step_time(name, ratio) for ratio in ratios] for name in recorded]
+    curves = [[step_time(method, ratio) for ratio in ratios] for method in METHODS]
     figure = Figure(figsize=(6.5, 3.2))
     ax = figure.subplots()
-    for name, curve, (color, dashes) in zip(names, curves, LINES, strict=False):
+    for name, curve, (color, dashes) in zip(METHODS, curves, LINES, strict=False):
         ax.plot(ratios, curve, color=color, linestyle=dashes, label=name)
     ax.set(xscale="log", ylim=(0.9, 3.2), ylabel="step / computation")
     ax.set(xlabel="computation / all-reduce", xticks=ratios, xticklabels=ratios)
@@ -1181,7 +1173,7 @@ def crossover(ratios):
     ax.grid(alpha=0.3)
     ax.legend()
     figure.tight_layout()
-    rows = [f"{'ratio':>6}" + "".join(f"{name:>15}" for name in names)]
+    rows = [f"{'ratio':>6}" + "".join(f"{name:>15}" for name in METHODS)]
     for ratio, *times in zip(ratios, *curves, strict=True):
         rows.append(f"{ratio:6}" + "".join(f"{step:15.2f}" for step in times))
     return View(figure, "\n".join(rows))
@@ -1194,8 +1186,8 @@ crossover([0.25, 0.5, 1, 1.5, 2, 3, 4, 8, 16])
 # both methods are close to it. Data parallel has one all-reduce to hide, and two thirds of the
 # computation (backward) to hide it behind. ZeRO-3 has half an all-reduce (a gather) to hide behind
 # the forward third, and a whole one (a gather and a reduce-scatter) behind the backward two thirds:
-# the same ratio in both. What is left above 1.00 is the message of the very first layer, for which
-# nothing runs yet.
+# the same ratio in both. What is left above 1.00 are the messages at the two ends, while nothing
+# runs.
 #
 # Below 1.5 the network decides, and ZeRO-3 takes up to 1.5 times as long. Kept from forward to
 # backward it is even a little faster than data parallel: its gathers run behind the *forward* pass.
