@@ -56,8 +56,12 @@ class Grader:
         self._leashes: set[int] = set()
         self._closed = False
         self._free_users = list(range(_FIRST_USER, _FIRST_USER + 256))
+        try:
+            library = write_library(self._folder, ())
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
         self._control, theirs = socket.socketpair()
-        library = write_library(self._folder, ())
         with theirs:
             self._nursery = subprocess.Popen(
                 [
