@@ -1,8 +1,9 @@
-"""Measure the rows, print a table; `--json FILE` keeps the numbers."""
+"""Measure the rows and print a table; `--json FILE` keeps the numbers, `--publish` the README's."""
 
 import argparse
 import importlib
 import json
+import os
 import pkgutil
 import platform
 import sys
@@ -10,6 +11,7 @@ import sys
 import torch
 
 from tests import bench
+from tests.bench._publishing import publish
 from tests.bench.row import Measurement, Row
 
 MODULES = [module.name for module in pkgutil.iter_modules(bench.__path__) if module.name[0] != "_"]
@@ -24,6 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--only", choices=[row.name for row in ROWS], action="append")
     parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--publish", action="store_true", help="write table and figure")
     options = parser.parse_args()
 
     print(f"{platform.machine()}, torch {torch.__version__}; ratios are time of ours / theirs")
@@ -40,6 +43,9 @@ def main() -> int:
         numbers = {name: [vars(m) for m in measured] for name, measured in found.items()}
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(numbers, file, indent=1)
+    if options.publish:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        publish(ROWS, found, f"{cores} cores, {platform.machine()}, torch {torch.__version__}")
     return 0 if all(m.met for measured in found.values() for m in measured if m.ratios) else 1
 
 
