@@ -25,7 +25,8 @@ def publish(rows: Sequence[Row], found: Mapping[str, Sequence[Measurement]], mac
     if count != 1:
         raise ValueError(f"README.md has {count} places for the table of the benchmark, not 1")
     readme.write_text(text, encoding="utf-8")
-    _draw(compared).savefig(ROOT / FIGURE, dpi=100, metadata={"Software": None})
+    named = {f"{r.name}: {m.what}": m for r in rows for m in found.get(r.name, ()) if m.ratios}
+    _draw(named).savefig(ROOT / FIGURE, dpi=100, metadata={"Software": None})
 
 
 def _table(compared: Mapping[str, Sequence[Measurement]], machine: str) -> str:
@@ -42,12 +43,13 @@ def _table(compared: Mapping[str, Sequence[Measurement]], machine: str) -> str:
             lines.append(
                 f"| {m.what} | {m.median:.2f}{missed} | {low:.2f} to {high:.2f} | {limit} |"
             )
-    return "\n".join([*lines, "", f"Measured by `make bench` on {machine}.", ""])
+    picture = f"![Each ratio with its quartiles and its limit]({FIGURE})"
+    return "\n".join([*lines, "", f"Measured on {machine}.", "", picture, ""])
 
 
-def _draw(compared: Mapping[str, Sequence[Measurement]]) -> Figure:
+def _draw(named: Mapping[str, Measurement]) -> Figure:
     """A dot for each median, a bar for its quartiles, and a tick where the limit is."""
-    measured = [m for several in compared.values() for m in several]
+    measured = list(named.values())
     figure = Figure(figsize=(8, 0.24 * len(measured) + 1.1), layout="constrained")
     axes = figure.subplots()
     for place, m in enumerate(measured):
@@ -57,9 +59,9 @@ def _draw(compared: Mapping[str, Sequence[Measurement]]) -> Figure:
         axes.plot(m.median, place, marker="o" if m.met else "D", color=colour, markersize=5)
         if m.limit:
             axes.plot(m.limit, place, marker="|", color="black", markersize=11)
-    axes.set_yticks(range(len(measured)), [m.what for m in measured], fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 2)
+    axes.set_yticks(range(len(measured)), list(named), fontsize=7)
+    axes.set_xlim(left=0)
+    axes.set_ylim(len(measured) - 0.5, -0.5)
     axes.axvline(1, color="grey", linewidth=0.8)
     axes.set_xlabel(
         "ratio, such as our time to theirs; a tick is the limit, a diamond has missed it"
