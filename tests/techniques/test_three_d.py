@@ -148,3 +148,25 @@ def test_another_mesh_goes_on_from_the_state_of_this_one():
     for name, value in model.named_parameters():
         torch.testing.assert_close(state[f"model/{name}"], value.data, rtol=0, atol=1e-9)
         assert state[f"scalar/{name}/step"] == STEPS
+
+
+def test_bfloat16_trains_with_master_weights_in_float32():
+    def losses_and_precisions():
+        model = tiny_gpt(layers=2, hidden=32, heads=4, seed=0).bfloat16()
+        training = ThreeD(
+            model,
+            Mesh(2, 2, 1),
+            one_f_one_b(2, 2),
+            adam,
+            zero=1,
+            recompute=True,
+            master_dtype=torch.float32,
+        )
+        losses = [training.train_step(*batch).item() for batch in batches(40, 32)]
+        used = {p.dtype for p in training.stages.parameters()}
+        return losses, used, {tensor.dtype for tensor in whole_state(training).values()}
+
+    for losses, used, saved in collect(losses_and_precisions, 4, observe=False, timeout=100):
+        assert used == {torch.bfloat16}
+        assert saved == {torch.float32}
+        assert losses[-1] < losses[0] / 1.3
