@@ -449,8 +449,8 @@ print(plans.text(rows=5, refusals=3))
 
 # %% [markdown]
 # How far to trust it? It knows nothing of kernels, of jitter, of failures. Against published runs
-# its throughput is off by up to 5 % for the ten models of Megatron-LM's table, to which its one
-# free number was fitted, and by 14 % and 24 % for two that it was not fitted to.
+# its throughput is off by up to 5 % for the ten models of Megatron-LM's table, to which its two
+# free numbers were fitted, and by 14 % and 24 % for two that it was not fitted to.
 # `from course_lib.simulate.published import error_table` shows it row by row. Take its ranking as
 # advice, its seconds as a guess.
 #
