@@ -49,7 +49,7 @@ from course_lib.views.plan_explorer import plan_explorer
 # ## 1. The problem, as a number
 #
 # GPT-3 once more: 175 billion parameters, 16 bytes each. You have 1024 A100s with 80 GB. Every
-# technique so far helps, and none is enough alone.
+# technique so far helps. Alone, each either does not fit or has its price.
 
 # %%
 states = 16 * 175e9
@@ -61,8 +61,8 @@ print(
 )
 
 # %% [markdown]
-# Together they do. Megatron-LM (Narayanan et al., SC 2021) trained a model of a trillion parameters
-# on 3072 A100s: 8-way tensor parallel inside each node, 64 pipeline stages across nodes, 6
+# So they are combined. Megatron-LM (Narayanan et al., SC 2021) trained a trillion parameters on
+# 3072 A100s: 8-way tensor parallel inside each node, 64 pipeline stages across nodes, 6
 # replicas. How to combine them, and in which proportion, is the subject of this notebook.
 #
 # ## 2. Coordinates
