@@ -20,11 +20,11 @@ __all__ = ["Cell", "Course", "Lesson", "LessonError", "Problem", "read_lesson", 
 
 
 def status_view() -> Any:
-    """For a notebook's first cell: what is passed, and what comes next, of all its neighbours."""
+    """For the top of a notebook: what is passed, and what comes next, of it and its neighbours."""
     from course_lib.checks.registry import all_exercises
-    from course_lib.classroom.status import status
+    from course_lib.classroom.status import seen_from
 
-    return status(Path.cwd(), all_exercises())
+    return seen_from(Path.cwd(), all_exercises())
 
 
 def __getattr__(name: str) -> Any:

@@ -1,22 +1,25 @@
 """How far a learner is: read from their notebooks and from what the checks noted beside them."""
 
+import contextlib
 import datetime
-import html
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
-
-import nbformat
-from nbformat import NotebookNode
+from typing import Any, Protocol
 
 from course_lib.checks import progress
-from course_lib.classroom.handed_out import untouched
 from course_lib.classroom.holes import NOT_ATTEMPTED
+from course_lib.classroom.status_shown import BEGUN, CHANGED, OPEN, PASSED, Remark, Status, Step
 
-PASSED, CHANGED, BEGUN, OPEN = "passed", "passed before, changed since", "begun", "not attempted"
-_MARKS = {PASSED: "✓", CHANGED: "~", BEGUN: "●", OPEN: "○"}
 _KEPT = "kept"  # the folder for answers that were reset
+_OF_SOLUTIONS = Remark(
+    "These are the solutions, and nobody's progress is kept here. Beside a learner's notebooks this"
+    " cell shows\nwhich exercises are passed, and what comes next."
+)
+_NOTHING_HERE = Remark(
+    "This kernel runs in a folder without notebooks of the course, so it is not known what you have"
+    " passed.\nKeep the notebooks together, under the names they came with. Checks work anyway."
+)
 
 
 class Homed(Protocol):
@@ -25,69 +28,17 @@ class Homed(Protocol):
     notebook: str
 
 
-@dataclass(frozen=True)
-class Step:
-    """An exercise: its name, its state and since when it has been passed."""
+def seen_from(folder: Path, exercises: Mapping[str, Homed]) -> Status | Remark:
+    """What a kernel that runs in `folder` can say: the status of the notebooks there, or why not.
 
-    exercise: str
-    state: str
-    since: str = ""
-
-
-@dataclass(frozen=True)
-class Status:
-    """Steps of each lesson, in the order of the notebooks; in a notebook it draws itself."""
-
-    lessons: dict[str, list[Step]] = field(repr=False)
-
-    @property
-    def next(self) -> tuple[str, Step] | None:
-        """The first exercise, and its lesson, that is not passed as it stands."""
-        for lesson, steps in self.lessons.items():
-            for step in steps:
-                if step.state != PASSED:
-                    return lesson, step
-        return None
-
-    @property
-    def passed(self) -> int:
-        return sum(step.state == PASSED for steps in self.lessons.values() for step in steps)
-
-    @property
-    def total(self) -> int:
-        return sum(map(len, self.lessons.values()))
-
-    def __str__(self) -> str:
-        lines = [f"{self.passed} of {self.total} exercises passed"]
-        for lesson, steps in self.lessons.items():
-            marks = "".join(_MARKS[step.state] for step in steps)
-            done = sum(step.state == PASSED for step in steps)
-            lines += ["", f"{lesson:<28} {marks}  {done} of {len(steps)}"]
-            width = max((len(step.exercise) for step in steps), default=0)
-            lines += [
-                f"  {_MARKS[s.state]} {s.exercise:<{width}}  {s.state}"
-                + (f" ({s.since})" if s.since else "")
-                for s in steps
-            ]
-        return "\n".join([*lines, "", self._advice()])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        rows = []
-        for lesson, steps in self.lessons.items():
-            marks = " ".join(
-                f'<span title="{html.escape(f"{s.exercise}: {s.state}")}">{_MARKS[s.state]}</span>'
-                for s in steps
-            )
-            rows.append(f"<tr><td>{html.escape(lesson)}</td><td>{marks}</td></tr>")
-        return f"<table>{''.join(rows)}</table><p>{html.escape(self._advice())}</p>"
-
-    def _advice(self) -> str:
-        if self.next is None:
-            return "All passed."
-        lesson, step = self.next
-        return f'Next: {step.exercise} in {lesson}. If you are stuck: hint("{step.exercise}")'
+    Beside the lessons' sources it is always the same, so that an executed solution holds nothing of
+    the machine that ran it.
+    """
+    lessons = {exercise.notebook for exercise in exercises.values()}
+    if all((folder / f"{lesson}.py").exists() for lesson in lessons):
+        return _OF_SOLUTIONS
+    found = status(folder, exercises)
+    return found if found.lessons else _NOTHING_HERE
 
 
 def status(folder: Path, exercises: Mapping[str, Homed]) -> Status:
@@ -95,37 +46,55 @@ def status(folder: Path, exercises: Mapping[str, Homed]) -> Status:
     file = folder / progress.FILE
     known, new, found = progress.read(file), {}, {}
     for path in sorted(folder.glob("[0-9]*.ipynb")):
-        try:
-            notebook = nbformat.read(path, as_version=4)
-        except Exception:  # it is damaged, or being saved: nbformat raises many kinds
-            continue
-        cells = {cell.get("id", ""): cell for cell in notebook.cells}
+        cells = _cells(path)
         identities = {f"answer-{name}"[:60]: name for name in _of(path.stem, exercises)}
-        answers = {identities[i]: c.source for i, c in cells.items() if i in identities}
+        answers = {identities[i]: _text(c, "source") for i, c in cells.items() if i in identities}
         for name, source in answers.items():
             if name not in known and _shows_passed(cells.get(f"check-{name}"[:60]), name):
                 new[name] = progress.fingerprint(source, name)
         if answers:
             found[path.stem] = answers
+    known = known | {name: {"answer": answer} for name, answer in new.items()}
     if new:
-        progress.note(file, new)
-        known = progress.read(file)
+        # In a folder that cannot be written to, the notebooks still show it the next time.
+        with contextlib.suppress(OSError):
+            progress.note(file, new)
+            known = progress.read(file)
     return Status(
         {
             lesson: [_step(name, source, known.get(name)) for name, source in answers.items()]
             for lesson, answers in found.items()
-        }
+        },
+        tuple(sorted({exercise.notebook for exercise in exercises.values()} - set(found))),
     )
+
+
+def _cells(path: Path) -> dict[str, dict[str, Any]]:
+    """The cells of a notebook by id; none if it is damaged, or being saved.
+
+    Read as plain JSON: nbformat needs a second to load, which a notebook's first cell has not.
+    """
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        return {cell.get("id", ""): cell for cell in cells}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
+
+
+def _text(piece: Mapping[str, Any], key: str) -> str:
+    """A text of a notebook, which is stored as one or as a list of lines."""
+    text = piece.get(key, "")
+    return "".join(map(str, text))
 
 
 def _of(lesson: str, exercises: Mapping[str, Homed]) -> list[str]:
     return [name for name, exercise in exercises.items() if exercise.notebook == lesson]
 
 
-def _shows_passed(check: NotebookNode | None, exercise: str) -> bool:
+def _shows_passed(check: Mapping[str, Any] | None, exercise: str) -> bool:
     """Whether the stored output of a check is the line of one that passed."""
     outputs = check.get("outputs", ()) if check else ()
-    return any(str(o.get("text", "")).startswith(f"{exercise}: passed.") for o in outputs)
+    return any(_text(output, "text").startswith(f"{exercise}: passed.") for output in outputs)
 
 
 def _step(exercise: str, source: str, known: dict[str, str] | None) -> Step:
@@ -143,6 +112,10 @@ def reset(root: Path, exercise: str, notebook: str) -> Path | None:
 
     Returns the copy; None if there was nothing to reset. What was passed stays noted.
     """
+    import nbformat  # see `_cells`
+
+    from course_lib.classroom.handed_out import untouched
+
     path = root / "notebooks" / f"{notebook}.ipynb"
     fresh = {cell.id: cell for cell in untouched(root)[notebook].cells}
     content = nbformat.read(path, as_version=4)
