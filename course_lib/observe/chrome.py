@@ -1,23 +1,29 @@
 """A recording in the Chrome trace format, for Perfetto (ui.perfetto.dev) or chrome://tracing.
 
 Each rank is a process with lanes for its labels, for what it computes or waits for, and for its
-communications, on as many lanes as were under way at once; an arrow leads from each send to its
-receive, and memory is a curve. Times are those of the clock on the wall.
+collectives, receives and sends, each on as many lanes as were under way at once; an arrow leads
+from each send to its receive, and memory is a curve. Times are those of the clock on the wall.
 
 Format: "Trace Event Format", Google, 2016: complete events X, flows s and f, counters C, metadata
-M; times in microseconds.
+M; times in microseconds. Two habits of Perfetto: a thread's number belongs to one process alone,
+and a thread with the number of its process is shown as that one's main thread. So lanes are
+numbered through all ranks, from the world size on. (It shows the ranks with most slices first;
+chrome://tracing heeds the order given here.)
 """
 
-from collections.abc import Iterator
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from course_lib.observe.events import CommEvent
 from course_lib.observe.wording import name
 
 if TYPE_CHECKING:
     from course_lib.observe.trace import Trace
 
-_LABELS, _COMPUTE, _COMMUNICATION = 0, 1, 2
+_ROWS = ("labels", "computes or waits", "collectives", "receives", "sends")  # from above
+_LABELS, _COMPUTE, _COLLECTIVES, _RECEIVES, _SENDS = range(len(_ROWS))
+_Lane = tuple[int, int, int]  # rank, row, and which of the row's lanes
 
 
 def chrome_events(trace: "Trace") -> list[dict[str, Any]]:
@@ -30,14 +36,16 @@ def chrome_events(trace: "Trace") -> list[dict[str, Any]]:
         ),
         default=0,
     )
-    lanes = {}
-    for rank in range(trace.world_size):
-        lanes |= _lanes([event for event in trace.of(rank) if event.done is not None])
+    lanes = _lanes(trace)
+    usual = ((rank, row, 0) for rank in range(trace.world_size) for row in (_LABELS, _COMPUTE))
+    threads = dict(
+        zip(sorted({*usual, *lanes.values()}), itertools.count(trace.world_size), strict=False)
+    )
     made = [
-        *_names(trace.world_size, lanes),
-        *_spans(trace),
-        *_communications(trace, lanes),
-        *_arrows(trace, lanes),
+        *_names(trace.world_size, threads),
+        *_spans(trace, threads),
+        *_communications(trace, lanes, threads),
+        *_arrows(trace, lanes, threads),
         *_memory(trace),
     ]
     for event in made:
@@ -48,41 +56,46 @@ def chrome_events(trace: "Trace") -> list[dict[str, Any]]:
     return made
 
 
-def _lanes(events: list[CommEvent]) -> dict[tuple[int, int], int]:
-    """A lane for each event, such that none holds two at a time."""
-    lanes, free_from = {}, []
-    for event in sorted(events, key=lambda event: event.issued):
-        lane = next((k for k, time in enumerate(free_from) if time <= event.issued), None)
-        if lane is None:
-            lane = len(free_from)
-            free_from.append(0.0)
-        free_from[lane] = event.done
-        lanes[event.rank, event.n] = _COMMUNICATION + lane
+def _lanes(trace: "Trace") -> dict[tuple[int, int], _Lane]:
+    """A lane for each event that is over, such that none holds two at a time."""
+    lanes = {}
+    free_from: dict[tuple[int, int], list[float]] = defaultdict(list)
+    done = (event for event in trace.events if event.done is not None)
+    for event in sorted(done, key=lambda event: event.issued):
+        row = {"send": _SENDS, "recv": _RECEIVES}.get(event.op, _COLLECTIVES)
+        free = free_from[event.rank, row]
+        lane = next((k for k, time in enumerate(free) if time <= event.issued), len(free))
+        free[lane : lane + 1] = [event.done]
+        lanes[event.rank, event.n] = event.rank, row, lane
     return lanes
 
 
-def _names(world_size: int, lanes: dict[tuple[int, int], int]) -> Iterator[dict]:
+def _names(world_size: int, threads: Mapping[_Lane, int]) -> Iterator[dict]:
     for rank in range(world_size):
-        yield _meta(rank, 0, "process_name", f"rank {rank}")
-        yield _meta(rank, _LABELS, "thread_name", "labels")
-        yield _meta(rank, _COMPUTE, "thread_name", "computes or waits")
-        for lane in sorted({lane for (of, _), lane in lanes.items() if of == rank}):
-            yield _meta(rank, lane, "thread_name", "communication")
+        yield _meta(rank, 0, "process_name", name=f"rank {rank}")
+        yield _meta(rank, 0, "process_sort_index", sort_index=rank)
+    for (rank, row, _), thread in threads.items():
+        yield _meta(rank, thread, "thread_name", name=_ROWS[row])
+        yield _meta(rank, thread, "thread_sort_index", sort_index=thread)
 
 
-def _meta(rank: int, lane: int, kind: str, text: str) -> dict:
-    return {"ph": "M", "pid": rank, "tid": lane, "name": kind, "args": {"name": text}}
+def _meta(rank: int, thread: int, kind: str, **args: Any) -> dict:
+    return {"ph": "M", "pid": rank, "tid": thread, "name": kind, "args": args}
 
 
-def _spans(trace: "Trace") -> Iterator[dict]:
+def _spans(trace: "Trace", threads: Mapping[_Lane, int]) -> Iterator[dict]:
     for label in trace.labels:
-        yield _slice(label.rank, _LABELS, label.name, label.start, label.end)
+        thread = threads[label.rank, _LABELS, 0]
+        yield _slice(label.rank, thread, label.name, label.start, label.end)
     for span in trace.compute:
         args = {"processor time, ms": span.seconds * 1e3}
-        yield _slice(span.rank, _COMPUTE, span.name, span.start, span.end, args)
+        thread = threads[span.rank, _COMPUTE, 0]
+        yield _slice(span.rank, thread, span.name, span.start, span.end, args)
 
 
-def _communications(trace: "Trace", lanes: dict[tuple[int, int], int]) -> Iterator[dict]:
+def _communications(
+    trace: "Trace", lanes: Mapping[tuple[int, int], _Lane], threads: Mapping[_Lane, int]
+) -> Iterator[dict]:
     for event in trace.events:
         if event.done is None:
             continue
@@ -90,19 +103,20 @@ def _communications(trace: "Trace", lanes: dict[tuple[int, int], int]) -> Iterat
         if event.where:
             line = event.where[0]
             args["line"] = f"{line.file}:{line.line} in {line.function}"
-        lane = lanes[event.rank, event.n]
-        yield _slice(event.rank, lane, name(event), event.issued, event.done, args)
+        thread = threads[lanes[event.rank, event.n]]
+        yield _slice(event.rank, thread, name(event), event.issued, event.done, args)
         if event.waited is not None:
-            yield _slice(event.rank, _COMPUTE, f"wait: {name(event)}", event.waited, event.done)
+            thread = threads[event.rank, _COMPUTE, 0]
+            yield _slice(event.rank, thread, f"wait: {name(event)}", event.waited, event.done)
 
 
 def _slice(
-    rank: int, lane: int, what: str, start: float, end: float, args: dict | None = None
+    rank: int, thread: int, what: str, start: float, end: float, args: dict | None = None
 ) -> dict:
     return {
         "ph": "X",
         "pid": rank,
-        "tid": lane,
+        "tid": thread,
         "name": what,
         "ts": start,
         "dur": end - start,
@@ -110,7 +124,9 @@ def _slice(
     }
 
 
-def _arrows(trace: "Trace", lanes: dict[tuple[int, int], int]) -> Iterator[dict]:
+def _arrows(
+    trace: "Trace", lanes: Mapping[tuple[int, int], _Lane], threads: Mapping[_Lane, int]
+) -> Iterator[dict]:
     for number, (send, receive) in enumerate(trace.match().pairs):
         if send.done is None or receive.done is None:
             continue
@@ -123,7 +139,7 @@ def _arrows(trace: "Trace", lanes: dict[tuple[int, int], int]) -> Iterator[dict]
                 "cat": "message",
                 "name": "message",
                 "pid": event.rank,
-                "tid": lanes[event.rank, event.n],
+                "tid": threads[lanes[event.rank, event.n]],
                 "ts": time,
             }
 

@@ -34,6 +34,8 @@ def opened(trace, path):
     names, lanes, arrows, counters = {}, {}, {}, []
     for e in events:
         if e["ph"] == "M":
+            if e["name"].endswith("sort_index"):
+                continue
             key = (e["pid"],) if e["name"] == "process_name" else (e["pid"], e["tid"])
             names[key] = e["args"]["name"]
             continue
@@ -64,7 +66,9 @@ def test_a_viewer_can_open_it(trace, tmp_path):
         found.setdefault((rank, names[rank, lane]), set()).update(s["name"] for s in slices)
     assert found[0, "labels"] == {"step"}
     assert {"step", "wait: all_reduce", "wait: isend to rank 1"} <= found[0, "computes or waits"]
-    assert found[0, "communication"] == {"isend to rank 1", "irecv from rank 2", "all_reduce"}
+    assert found[0, "sends"] == {"isend to rank 1"}
+    assert found[0, "receives"] == {"irecv from rank 2"}
+    assert found[0, "collectives"] == {"all_reduce"}
     assert len(arrows) == 3
     for arrow in arrows.values():
         for end in arrow.values():  # each end is inside a slice of its lane
@@ -89,5 +93,17 @@ def test_everything_survives_a_file(trace, tmp_path):
 
 def test_an_empty_trace_can_be_written(tmp_path):
     assert opened(Trace(1), tmp_path / "empty")[0] == {
-        (0,): "rank 0", (0, 0): "labels", (0, 1): "computes or waits",
+        (0,): "rank 0", (0, 1): "labels", (0, 2): "computes or waits",
     }  # fmt: skip
+
+
+def test_no_two_ranks_share_the_number_of_a_lane(trace, tmp_path):
+    """Perfetto would merge them, and take the one with its process's number for a main thread."""
+    names, *_ = opened(trace, tmp_path / "trace.json")
+    lanes = [key for key in names if len(key) == 2]
+    ranks = {rank for rank, _ in lanes}
+    assert len({lane for _, lane in lanes}) == len(lanes)
+    assert not ranks & {lane for _, lane in lanes}
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    order = [e["args"]["sort_index"] for e in events if e["name"] == "process_sort_index"]
+    assert order == [0, 1, 2]
