@@ -38,6 +38,14 @@ from course_lib.techniques.schedules import Op, validate
 from course_lib.views.schedule_gantt import schedule_gantt
 
 # %% [markdown]
+# What you have passed so far, by your notebooks as they were last saved:
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.classroom import status_view
+
+status_view()
+
+# %% [markdown]
 # ## 1. The problem, as a number
 #
 # GPT-3 has 175 billion parameters in 96 layers. To train it takes 16 bytes a parameter: 2.8 TB of

@@ -46,6 +46,14 @@ from course_lib.techniques.three_d import ThreeD
 from course_lib.views.plan_explorer import plan_explorer
 
 # %% [markdown]
+# What you have passed so far, by your notebooks as they were last saved:
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.classroom import status_view
+
+status_view()
+
+# %% [markdown]
 # ## 1. The problem, as a number
 #
 # GPT-3 once more: 175 billion parameters, 16 bytes each. You have 1024 A100s with 80 GB. Every
