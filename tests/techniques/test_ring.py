@@ -16,16 +16,21 @@ def chunks_of(rank: int, n: int) -> list[torch.Tensor]:
     return [torch.full((CHUNK,), 10**rank) * (i + 1) for i in range(n)]
 
 
-def make_hops(travel, add: bool, **options):
+def make_hops(travel, *phases: str, **options):
+    """Reduce-scatter ("sum"), all-gather ("spread"), or the one and then the other."""
     members = Members.of(None)
     n, r = len(members), members.place
     chunks = chunks_of(r, n)
-    shift = 1 if add else 0
-    hops = [
-        (chunks[(r - step - shift) % n], chunks[(r - step - shift - 1) % n])
-        for step in range(n - 1)
-    ]
-    travel(hops, members, add=add, **options)
+
+    def hops(phase: str, shift: int):
+        if phase not in phases:
+            return []
+        return [
+            (chunks[(r - step - shift) % n], chunks[(r - step - shift - 1) % n])
+            for step in range(n - 1)
+        ]
+
+    travel(hops("sum", 1), hops("spread", 0), members, **options)
     return chunks
 
 
@@ -34,26 +39,29 @@ def make_hops(travel, add: bool, **options):
 def test_segments_give_what_whole_chunks_give(world_size: int) -> None:
     sizes = [1, 3, 5, 10, 11]
 
-    def both():
-        answers = {"one by one": [make_hops(one_by_one, add) for add in (True, False)]}
+    phases = [("sum",), ("spread",), ("sum", "spread")]
+
+    def all_ways():
+        answers = {"one by one": [make_hops(one_by_one, *phase) for phase in phases]}
         for size in sizes:
             answers[size] = [
-                make_hops(pipelined, add, segment_bytes=8 * size) for add in (True, False)
+                make_hops(pipelined, *phase, segment_bytes=8 * size) for phase in phases
             ]
         return answers
 
     ones = int("1" * world_size)
-    for rank, answers in enumerate(collect(both, world_size)):
+    for rank, answers in enumerate(collect(all_ways, world_size)):
         assert len(answers) == len(sizes) + 1
-        for how, (summed, gathered) in answers.items():
+        for how, (summed, gathered, reduced) in answers.items():
             assert (summed[rank] == ones * (rank + 1)).all(), how
-            for i, chunk in enumerate(gathered):
-                assert (chunk == 10**i * (i + 1)).all(), how
+            for i in range(world_size):
+                assert (gathered[i] == 10**i * (i + 1)).all(), how
+                assert (reduced[i] == ones * (i + 1)).all(), how
 
 
 def test_segments_cost_messages_but_no_bytes() -> None:
     def run(segment_bytes: int):
-        make_hops(pipelined, True, segment_bytes=segment_bytes)
+        make_hops(pipelined, "sum", segment_bytes=segment_bytes)
 
     whole = collect(run, 3, (1000,)).trace.traffic()
     cut = collect(run, 3, (8 * 4,)).trace.traffic()
@@ -64,13 +72,25 @@ def test_segments_cost_messages_but_no_bytes() -> None:
 
 def test_the_next_segment_leaves_before_the_last_has_arrived() -> None:
     def run():
-        make_hops(pipelined, True, segment_bytes=8 * 5)
+        make_hops(pipelined, "sum", segment_bytes=8 * 5)
 
     for rank in range(2):
         events = collect(run, 2).trace.of(rank)
         first_wait = min(e.waited for e in events if e.op == "recv")
         early = [e for e in events if e.op == "send" and e.issued < first_wait]
         assert len(early) == 2
+
+
+def test_the_second_phase_is_awaited_before_the_first_is_added_up() -> None:
+    def run():
+        make_hops(pipelined, "sum", "spread")
+
+    trace = collect(run, 2).trace
+    for rank in range(2):
+        events = trace.of(rank)
+        partial, complete = [e for e in events if e.op == "send"]
+        _, replacing = [e for e in events if e.op == "recv"]
+        assert partial.done <= replacing.issued <= complete.issued
 
 
 def test_a_rank_keeps_what_it_did_not_receive() -> None:

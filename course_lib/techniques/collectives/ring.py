@@ -25,7 +25,7 @@ from course_lib.techniques.collectives.members import Members, flat_view
 
 # A long chunk travels in segments of this size: one is on its way while another is added up, and
 # the memory they land in is small enough to be had again without new pages from the system.
-SEGMENT_BYTES = 2 << 20
+SEGMENT_BYTES = 4 << 20
 
 Hop = tuple[torch.Tensor, torch.Tensor]  # what leaves to the right, what comes from the left
 
@@ -69,8 +69,7 @@ def ring_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None
 def ring_all_reduce_members(flat: torch.Tensor, members: Members) -> None:
     """Sum `flat` over `members`, in place."""
     chunks = cut(flat, len(members))
-    reduce_scatter_chunks(chunks, members)
-    all_gather_chunks(chunks, members)
+    _travel(_summing(chunks, members), _spreading(chunks, members), members)
     put_back(chunks, flat)
 
 
@@ -95,31 +94,41 @@ def put_back(chunks: list[torch.Tensor], flat: torch.Tensor) -> None:
 
 def reduce_scatter_chunks(chunks: list[torch.Tensor], members: Members) -> None:
     """In place: chunk r is complete on rank r afterwards, the others hold partial sums."""
-    n, r = len(members), members.place
-    hops = [(chunks[(r - step - 1) % n], chunks[(r - step - 2) % n]) for step in range(n - 1)]
-    _travel(hops, members, add=True)
+    _travel(_summing(chunks, members), [], members)
 
 
 def all_gather_chunks(chunks: list[torch.Tensor], members: Members) -> None:
     """In place: chunk r of rank r is copied to all."""
+    _travel([], _spreading(chunks, members), members)
+
+
+def _summing(chunks: list[torch.Tensor], members: Members) -> list[Hop]:
+    """The hops of reduce-scatter."""
     n, r = len(members), members.place
-    hops = [(chunks[(r - step) % n], chunks[(r - step - 1) % n]) for step in range(n - 1)]
-    _travel(hops, members, add=False)
+    return [(chunks[(r - step - 1) % n], chunks[(r - step - 2) % n]) for step in range(n - 1)]
 
 
-def _travel(hops: list[Hop], members: Members, *, add: bool) -> None:
-    """Make the hops; what arrives is added to its chunk (`add`), or replaces it."""
+def _spreading(chunks: list[torch.Tensor], members: Members) -> list[Hop]:
+    """The hops of all-gather."""
+    n, r = len(members), members.place
+    return [(chunks[(r - step) % n], chunks[(r - step - 1) % n]) for step in range(n - 1)]
+
+
+def _travel(adding: list[Hop], copying: list[Hop], members: Members) -> None:
+    """Make the hops; what arrives is added to its chunk in the first ones, then replaces it."""
+    hops = adding or copying
     if hops and hops[0][0].numel():
         # gloo moves any number of messages at once. NCCL makes one wait for the other unless they
         # are one batch.
         travel = pipelined if hops[0][0].device.type == "cpu" else one_by_one
-        travel(hops, members, add=add)
+        travel(adding, copying, members)
 
 
-def one_by_one(hops: list[Hop], members: Members, *, add: bool) -> None:
+def one_by_one(adding: list[Hop], copying: list[Hop], members: Members) -> None:
     """The algorithm as the papers tell it: send and receive, wait for both, add."""
     n, r = len(members), members.place
-    for outgoing, incoming in hops:
+    for i, (outgoing, incoming) in enumerate(adding + copying):
+        add = i < len(adding)
         arrived = torch.empty_like(incoming) if add else incoming
         for work in members.start_exchange(outgoing, (r + 1) % n, arrived, (r - 1) % n):
             work.wait()
@@ -128,43 +137,67 @@ def one_by_one(hops: list[Hop], members: Members, *, add: bool) -> None:
 
 
 def pipelined(
-    hops: list[Hop], members: Members, *, add: bool, segment_bytes: int = SEGMENT_BYTES
+    adding: list[Hop],
+    copying: list[Hop],
+    members: Members,
+    *,
+    segment_bytes: int = SEGMENT_BYTES,
 ) -> None:
-    """The same hops in segments, so that sending, receiving and adding go on at the same time."""
+    """The same hops in segments, so that sending, receiving and adding go on at the same time.
+
+    Receives are posted as early as can be, since a sender whose receiver waits already need not
+    ask. What is to be added lands in one buffer, which is then still in the processor's cache.
+    """
     n, r, group = len(members), members.place, members.group
     left, right = members.ranks[(r - 1) % n], members.ranks[(r + 1) % n]
-    pieces = _in_segments(hops, segment_bytes)
+    hops = len(adding) + len(copying)
+    adding, copying = _in_segments(adding, segment_bytes), _in_segments(copying, segment_bytes)
+    pieces, sums = adding + copying, len(adding)
     # A piece leaves as it arrived one step before. Where a step has several pieces, two are under
     # way, so that one travels while the other is added up.
-    lead = 2 if len(pieces) > len(hops) else 1
-    # Receives are posted early, all of them where each piece has a place of its own: a sender whose
-    # receiver waits already need not ask. What is to be added lands in one buffer, which is then
-    # still in the processor's cache when it is added.
-    ahead = 1 if add else len(pieces)
-    buffer = torch.empty_like(pieces[0][1]) if add else None
-    landings = [x if buffer is None else buffer[: x.numel()] for _, x in pieces]
-
+    lead = 2 if len(pieces) > hops else 1
+    buffer = torch.empty_like(adding[0][1]) if adding else None
+    landings = [buffer[: incoming.numel()] for _, incoming in adding]
+    landings += [incoming for _, incoming in copying]
     # Finished work stays in these lists, since letting go of it waits for gloo's own thread.
-    receives = [dist.irecv(landings[i], group=group, group_src=left) for i in range(ahead)]
-    sends = [dist.isend(pieces[i][0], group=group, group_dst=right) for i in range(lead)]
+    receives: list[dist.Work] = []
+    sends: list[dist.Work] = []
+
+    def post(stop: int) -> None:
+        receives.extend(
+            dist.irecv(landing, group=group, group_src=left)
+            for landing in landings[len(receives) : stop]
+        )
+
+    def send(stop: int) -> None:
+        sends.extend(
+            dist.isend(outgoing, group=group, group_dst=right)
+            for outgoing, _ in pieces[len(sends) : stop]
+        )
+
+    post(1 if adding else len(pieces))
+    send(lead)
     for i, (_, incoming) in enumerate(pieces):
         receives[i].wait()
-        if add:
+        if i == sums - 1:
+            # Complete chunks replace the parts that this rank sent, so those must have left.
+            for work in sends[:sums]:
+                work.wait()
+            post(len(pieces))
+        if i < sums:
             incoming += landings[i]
-        if i + ahead < len(pieces):
-            receives.append(dist.irecv(landings[i + ahead], group=group, group_src=left))
-        if i + lead < len(pieces):
-            sends.append(dist.isend(pieces[i + lead][0], group=group, group_dst=right))
-    for send in sends:
-        send.wait()
+            post(i + 2)
+        send(i + 1 + lead)
+    for work in sends[sums:]:
+        work.wait()
 
 
 def _in_segments(hops: list[Hop], segment_bytes: int) -> list[Hop]:
-    longest = max(1, segment_bytes // hops[0][0].element_size())
-    if hops[0][0].numel() <= longest:
-        return hops
     return [
         piece
         for outgoing, incoming in hops
-        for piece in zip(outgoing.split(longest), incoming.split(longest), strict=True)
+        for piece in zip(
+            *(x.split(max(1, segment_bytes // x.element_size())) for x in (outgoing, incoming)),
+            strict=True,
+        )
     ]
