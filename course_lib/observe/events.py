@@ -97,8 +97,9 @@ class Label:
 class Trap:
     """Something that gives wrong numbers, or none, without an error of its own.
 
-    kind: non_contiguous, aliased_list (these two are also raised, as ValueError),
-        rewritten_in_flight, read_before_wait, never_waited, waited_twice, cut_gradient.
+    kind: non_contiguous, aliased_list, no_such_rank (these three are also raised, as ValueError),
+        rewritten_in_flight, read_before_wait, never_waited, waited_twice, cut_gradient;
+        mismatched_message, mismatched_collective (found in the records of several ranks).
     message: what happened, why it goes wrong and how to repair it, with line numbers.
     where: the learner's frames of the offending line, innermost first.
     issued_at: those of the operation it offends against, where that is another line.

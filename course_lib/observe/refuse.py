@@ -12,6 +12,8 @@ _ELEMENTWISE = {"all_reduce", "reduce"}
 
 def reason(call: Call) -> tuple[str, str] | None:
     """(kind of trap, sentence for the learner) if `call` must not be issued."""
+    if call.peer is not None and not 0 <= call.peer < call.group.size():
+        return "no_such_rank", _no_such_rank(call)
     for name, tensors in [*call.reads.items(), *call.writes.items()]:
         for position, tensor in enumerate(tensors):
             if not _in_order(tensor, call.op):
@@ -21,6 +23,15 @@ def reason(call: Call) -> tuple[str, str] | None:
         if pair := _shared(call.writes[name]):
             return "aliased_list", _aliased(call, name, *pair)
     return None
+
+
+def _no_such_rank(call: Call) -> str:
+    n = call.group.size()
+    ring = ": the next one in a ring of n is (rank + 1) % n" if call.op in ("send", "recv") else ""
+    return (
+        f"dist.{call.op} names rank {call.peer}, and the {n} ranks of this group are numbered from "
+        f"0 to {n - 1}{ring}"
+    )
 
 
 def _in_order(tensor: torch.Tensor, op: str) -> bool:

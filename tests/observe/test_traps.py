@@ -51,6 +51,18 @@ def overlapping_parts():
     dist.all_to_all([room[:3], room[2:]], [torch.ones(3), torch.ones(3)])
 
 
+def past_the_last():
+    dist.send(torch.ones(1), 2)
+
+
+def before_the_first():
+    dist.recv(torch.ones(1), -1)
+
+
+def no_such_root():
+    dist.broadcast(torch.ones(1), 5)
+
+
 @pytest.mark.parametrize(
     ("function", "kind", "said"),
     [
@@ -59,6 +71,9 @@ def overlapping_parts():
         (strided_send, "non_contiguous", ["send", "`tensor.contiguous()`"]),
         (one_tensor_n_times, "aliased_list", ["all_gather", "`tensor_list[0]`", "for _ in range"]),
         (overlapping_parts, "aliased_list", ["all_to_all", "`output_tensor_list[1]`"]),
+        (past_the_last, "no_such_rank", ["send", "rank 2", "from 0 to 1", "(rank + 1) % n"]),
+        (before_the_first, "no_such_rank", ["recv", "rank -1", "from 0 to 1"]),
+        (no_such_root, "no_such_rank", ["broadcast", "rank 5", "from 0 to 1"]),
     ],
 )
 def test_garbage_is_refused_at_the_call(function, kind, said):
