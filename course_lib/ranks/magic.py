@@ -7,6 +7,7 @@ values, as `RankResults`, in the notebook.
 import ast
 import builtins
 import linecache
+import sys
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -37,7 +38,7 @@ def _ranks_for(shell: Any) -> Any:
         # line that the learner sees.
         blank = next((i for i, text in enumerate(cell.splitlines()) if text.strip()), 0)
         source = "\n" * (1 + blank) + shell.transform_cell(cell)
-        file = shell.compile.cache(source, shell.execution_count)
+        file = shell.compile.cache(source, _number(shell))
         used = _names(ast.parse(source, file))
         namespace = {
             name: shell.user_ns[name]
@@ -60,6 +61,16 @@ def _ranks_for(shell: Any) -> Any:
         notes.show(results.notes)
 
     return ranks
+
+
+def _number(shell: Any) -> int:
+    """Of the cell that is running. IPython's own counter may stand at the next one already."""
+    frame = sys._getframe()
+    while frame:
+        if number := shell.compile._filename_map.get(frame.f_code.co_filename):
+            return number
+        frame = frame.f_back
+    return shell.execution_count
 
 
 def _shown(printed: str, value: Any) -> str:
