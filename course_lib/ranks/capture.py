@@ -14,6 +14,9 @@ _NOISE = re.compile(
     re.M,
 )
 _LONGEST = 100_000  # characters of a rank's output that are kept
+# Lines of a rank's output that are shown, at its beginning and at its end: a notebook with more is
+# slow to scroll and to save.
+_HEAD, _TAIL = 500, 100
 
 
 def read_output(path: Path) -> str:
@@ -38,8 +41,16 @@ def read_output(path: Path) -> str:
 def show(output: dict[int, str]) -> None:
     """Print every line with its rank in front, all of rank 0 first."""
     lines = [
-        f"[rank {rank}] {line}" for rank in sorted(output) for line in output[rank].splitlines()
+        f"[rank {rank}] {line}" for rank in sorted(output) for line in _shortened(output[rank])
     ]
     if lines:
         # One write: a kernel sends each write as a message of its own.
         sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _shortened(text: str) -> list[str]:
+    lines = text.splitlines()
+    more = len(lines) - _HEAD - _TAIL
+    if more <= 1:
+        return lines
+    return [*lines[:_HEAD], f"... {more} lines are not shown here ...", *lines[-_TAIL:]]

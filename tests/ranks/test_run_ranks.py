@@ -135,6 +135,22 @@ def test_output_is_whole_lines_in_rank_order(start: str, capfd) -> None:
     assert shown.err == ""
 
 
+def test_the_middle_of_a_long_output_is_kept_and_not_shown(capsys) -> None:
+    def talk():
+        for i in range(5000):
+            print(i)
+
+    results = run_ranks(talk, 2)
+    shown = capsys.readouterr().out.splitlines()
+    assert len(results.output[1].splitlines()) == 5000
+    assert len(shown) == 2 * 601
+    assert shown[499:502] == [
+        "[rank 0] 499",
+        "[rank 0] ... 4400 lines are not shown here ...",
+        "[rank 0] 4900",
+    ]
+
+
 def test_last_words_of_a_killed_rank_are_shown(capsys) -> None:
     def die():
         print("last words", end="")
