@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from course_lib.observe import Frame, Trace, Trap
+from course_lib.ranks.layout import fitted
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class RankError(RuntimeError):
 
     def _render_traceback_(self) -> list[str]:
         # IPython asks for this instead of printing the frames of the launcher.
-        return [f"{type(self).__name__}: {self.report}"]
+        return [fitted(f"{type(self).__name__}: {self.report}")]
 
 
 class RankTimeout(RankError):

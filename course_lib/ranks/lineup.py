@@ -1,10 +1,13 @@
 """Collectives that do not line up: at some place one rank calls something else, or nothing."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 
-from course_lib.observe import CommEvent, Divergence, Trace
+from course_lib.observe import CommEvent, Divergence, Trace, Trap
+from course_lib.observe.matching import GroupCalls
+from course_lib.observe.wording import place
 from course_lib.ranks.diagnosis import Diagnosis
-from course_lib.ranks.wording import and_list, call_text, describe, ordinal, ranks_text
+from course_lib.ranks.wording import and_list, call_text, describe, ordinal, plural, ranks_text
 
 _REMEDIES = {
     "operation": "Every rank of a group must call the same collectives in the same order: look for "
@@ -35,6 +38,24 @@ def compare_collectives(
     return found
 
 
+def passed_unequal(groups: Iterable[GroupCalls]) -> list[Trap]:
+    """A note for each group whose ranks called collectives that do not match, and got through."""
+    found = []
+    for group in groups:
+        fault = group.divergence
+        if fault and fault.what != "missing" and all(e.done for e in fault.calls.values()):
+            lines = and_list(sorted({place(event.where) for event in fault.calls.values()}))
+            told = _mismatch(fault)
+            message = (
+                f"{told.why.removesuffix('.')}, in {lines}. Gloo lets this pass without an error. "
+                f"{told.remedy.removesuffix('.')}"
+            )
+            first = min(fault.calls)
+            where = fault.calls[first].where
+            found.append(Trap(first, "mismatched_collective", message, where))
+    return found
+
+
 def _mismatch(fault: Divergence) -> Diagnosis:
     alike: dict[str, list[int]] = defaultdict(list)
     for rank, event in fault.calls.items():
@@ -55,17 +76,17 @@ def _missing(
     states: dict[int, str],
     blocked: dict[int, CommEvent],
 ) -> Diagnosis:
-    wait = "waits" if len(waiting) == 1 else "wait"
-    missing = []
+    elsewhere: dict[str, list[int]] = defaultdict(list)
     for rank in absent:
-        if rank in blocked:
-            missing.append(f"rank {rank} waits {describe(blocked[rank])}")
-        else:
-            missing.append(f"rank {rank} {states[rank]}")
+        doing = f"waits {describe(blocked[rank])}" if rank in blocked else states[rank]
+        elsewhere[doing].append(rank)
+    missing = [f"{ranks_text(ranks)} {plural(doing, ranks)}" for doing, ranks in elsewhere.items()]
     why = (
-        f"{ranks_text(waiting)} {wait} in {event.op} for all ranks of the group, "
-        f"but {and_list(missing)}."
+        f"{ranks_text(waiting)} {plural('waits', waiting)} in {event.op} for all ranks of the "
+        f"group, but {and_list(missing)}."
     )
-    return Diagnosis(
-        why, f"Every rank of the group has to call {event.op}, also when it has nothing to add."
-    )
+    if all(states[rank] == "is still running" for rank in absent):
+        remedy = f"Find out why {ranks_text(absent)} {plural('does', absent)} not get there."
+    else:
+        remedy = f"Every rank of the group has to call {event.op}, also when it has nothing to add."
+    return Diagnosis(why, remedy)

@@ -1,6 +1,7 @@
 """What the recorder noted, told once for each line and not once for each rank."""
 
 from course_lib.observe import Trap
+from course_lib.ranks.layout import wrapped
 from course_lib.ranks.wording import ranks_text
 
 
@@ -16,4 +17,4 @@ def show(notes: list[Trap]) -> None:
     """Print them below what the ranks printed."""
     for trap, ranks in once_each(notes):
         more = f" ({ranks_text(ranks)}; told for rank {trap.rank})" if len(ranks) > 1 else ""
-        print(f"note: {trap.message}{more}")
+        print(wrapped("note: ", trap.message + more))

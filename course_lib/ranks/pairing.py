@@ -1,9 +1,18 @@
 """Messages with one end: a receive without its send, or a circle of ranks that wait."""
 
+from collections import defaultdict
+
 from course_lib.observe import CommEvent, Trace
 from course_lib.ranks.diagnosis import Diagnosis
-from course_lib.ranks.wording import and_list, describe, ordinal, ranks_text, size_text, times
+from course_lib.ranks.gaps import Gap, explain, look_across
+from course_lib.ranks.sources import place_of
+from course_lib.ranks.wording import bytes_text, describe, plural, ranks_text
 
+Pair = tuple[CommEvent, CommEvent]
+"""A send and its receive."""
+
+# After one of these traps the k-th message sent is no longer the k-th that is received.
+SHIFTS_MESSAGES = ("never_waited", "waited_twice")
 _POINT_TO_POINT = ("send", "recv")
 
 
@@ -15,22 +24,33 @@ def pair_messages(
         for rank, event in blocked.items()
         if event.op in _POINT_TO_POINT and event.peer is not None
     }
-    mates = {id(one): other for pair in trace.match().pairs for one, other in (pair, pair[::-1])}
-    found, told = [], set()
+    shifted = {trap.rank for trap in trace.traps if trap.kind in SHIFTS_MESSAGES}
+    pairs = [pair for pair in trace.match().pairs if not shifted & {end.rank for end in pair}]
+    mates = {id(one): other for pair in pairs for one, other in (pair, pair[::-1])}
+    # Gloo aborts a rank for a message that does not fit, this one or another.
+    unfit = [(s, r) for s, r in pairs if r.done is None and s.nbytes > r.nbytes]
+    found = [_sizes(*pair) for pair in _once_a_line(unfit)]
+    told = {end.rank for pair in unfit for end in pair}
+    alone = []
+    gaps: dict[Gap, list[int]] = defaultdict(list)
     for rank in sorted(waits_for):
-        if rank in told:
+        if rank in told or shifted & {rank, waits_for[rank]}:
             continue
         event = blocked[rank]
         circle = _circle(rank, waits_for)
         told.update(circle)
-        if circle:
+        if circle == [rank]:
+            alone.append(rank)
+        elif circle:
             found.append(_in_a_circle(circle, blocked, trace))
         elif (mate := mates.get(id(event))) and mate.nbytes != event.nbytes:
             found.append(_sizes(event, mate))
         elif event.peer not in waits_for:
             # Else the peer waits for a message itself, and why is said there.
-            found.append(_one_ended(rank, event, states, blocked, trace))
-    return found
+            gaps[look_across(rank, event, states, blocked, trace)].append(rank)
+    if alone:
+        found.append(_of_its_own(alone))
+    return found + [explain(gap, ranks) for gap, ranks in gaps.items()]
 
 
 def _circle(start: int, waits_for: dict[int, int]) -> list[int]:
@@ -42,14 +62,19 @@ def _circle(start: int, waits_for: dict[int, int]) -> list[int]:
     return path if rank == start else []
 
 
+def _of_its_own(ranks: list[int]) -> Diagnosis:
+    one = len(ranks) == 1
+    return Diagnosis(
+        f"{ranks_text(ranks)} {plural('waits', ranks)} for "
+        f"{'a message of its' if one else 'messages of their'} own.",
+        "A rank cannot send to itself. Put an `if` on the rank before the receive; what a rank has "
+        "already it can copy.",
+    )
+
+
 def _in_a_circle(circle: list[int], blocked: dict[int, CommEvent], trace: Trace) -> Diagnosis:
     operations = {blocked[rank].op for rank in circle}
     everyone = ranks_text(circle)
-    if len(circle) == 1:
-        return Diagnosis(
-            f"rank {circle[0]} waits for a message of its own.",
-            "A rank cannot send to itself: copy the tensor instead.",
-        )
     if operations == {"send"}:
         return Diagnosis(
             f"{everyone} all send first. A send ends when the other rank receives, and every "
@@ -75,7 +100,8 @@ def _in_a_circle(circle: list[int], blocked: dict[int, CommEvent], trace: Trace)
                     f"{partner.tag}; a message is only received by a call with the same tag.",
                     "Use the same tag in both calls.",
                 )
-            return _sizes(event, partner)
+            if event.nbytes != partner.nbytes:
+                return _sizes(event, partner)
     return Diagnosis(
         f"{everyone} wait for each other in a circle: "
         + "; ".join(f"rank {rank} waits {describe(event)}" for rank, event in pairs)
@@ -96,45 +122,23 @@ def _crossed(circle: list[int], blocked: dict[int, CommEvent], strays: dict[int,
     )
 
 
+def _once_a_line(pairs: list[Pair]) -> list[Pair]:
+    """The first pair of each two lines: ranks run the same ones."""
+    lines: dict[tuple, Pair] = {}
+    for send, recv in pairs:
+        lines.setdefault((send.where[:1], recv.where[:1]), (send, recv))
+    return list(lines.values())
+
+
 def _sizes(one: CommEvent, other: CommEvent) -> Diagnosis:
     send, recv = (one, other) if one.op == "send" else (other, one)
     return Diagnosis(
-        f"rank {send.rank} sends {size_text(send)} to rank {recv.rank}, "
-        f"which receives into {size_text(recv)}.",
+        f"rank {send.rank} sends {bytes_text(send)} to rank {recv.rank}{_at(send)}, "
+        f"which receives into {bytes_text(recv)}{_at(recv)}.",
         "Receive into a tensor of the same shape and dtype as the one that is sent.",
         mismatch=True,
     )
 
 
-def _one_ended(
-    rank: int,
-    event: CommEvent,
-    states: dict[int, str],
-    blocked: dict[int, CommEvent],
-    trace: Trace,
-) -> Diagnosis:
-    peer, other = event.peer, "recv" if event.op == "send" else "send"
-    mine = [e for e in trace.of(rank) if (e.op, e.peer, e.tag) == (event.op, peer, event.tag)]
-    theirs = [e for e in trace.of(peer) if e.op == other and e.peer in (rank, None)]
-    place = next(i for i, e in enumerate(mine) if e is event)
-    same_tag = [e for e in theirs if e.tag == event.tag]
-    if peer in blocked:
-        doing = f"rank {peer} waits {describe(blocked[peer])}"
-    else:
-        doing = f"rank {peer} {states[peer]}"
-    if other == "send":
-        why = f"rank {rank} waits for a message from rank {peer}, but {doing}"
-        count = f"rank {peer} has sent it {times(len(theirs))}"
-        remedy = "Every recv needs a send on the other side: the same pair of ranks, as many times."
-    else:
-        why = f"rank {rank} sends to rank {peer}, but {doing}"
-        count = f"rank {peer} has received from it {times(len(theirs))}"
-        remedy = "Every send needs a recv on the other side: the same pair of ranks, as many times."
-    tags = sorted({e.tag for e in theirs} - {event.tag})
-    if tags and not same_tag:
-        return Diagnosis(
-            f"{why}. The tags differ: {event.tag} here, {and_list(tags)} there.",
-            "Use the same tag in both calls.",
-        )
-    wanted = "receive" if event.op == "recv" else "send"
-    return Diagnosis(f"{why}; {count}, and this is its {ordinal(place + 1)} {wanted}.", remedy)
+def _at(event: CommEvent) -> str:
+    return f" in {place_of(event.where[0])}" if event.where else ""

@@ -2,25 +2,20 @@
 
 from collections import defaultdict
 
-from course_lib.observe import CommEvent, Trace, Trap
+from course_lib.observe import CommEvent, Frame, Trace, Trap
+from course_lib.ranks.advice import advice
 from course_lib.ranks.diagnose import diagnose
+from course_lib.ranks.diagnosis import Diagnosis
 from course_lib.ranks.errors import Failure, RunRecord
+from course_lib.ranks.layout import WIDTH, clipped, wrapped
 from course_lib.ranks.notes import once_each
+from course_lib.ranks.pairing import SHIFTS_MESSAGES
 from course_lib.ranks.sources import place_of, text_of
 from course_lib.ranks.watch import Outcome
-from course_lib.ranks.wording import describe, ranks_text
+from course_lib.ranks.wording import describe, plural, ranks_text
 
 _MOST_FRAMES = 3
-_LOSES_MESSAGES = ("never_waited", "waited_twice")
-_ADVICE = {
-    "trying to initialize the default process group twice": (
-        "run_ranks has already called init_process_group: leave that call out here, and keep it in "
-        "the script that torchrun starts."
-    ),
-    "Default process group has not been initialized": (
-        "The process group was destroyed before this line: run_ranks does that itself at the end."
-    ),
-}
+_TITLE = "RankTimeout: "  # stands before the first line where an exception is shown
 
 
 def write_report(
@@ -39,35 +34,45 @@ def write_report(
         lines = _what_happened(causes)
         others = {rank: state for rank, state in states.items() if rank not in causes}
         lines += ["Meanwhile:"] * bool(others) + _where(others, failures, trace)
-        return "\n".join(lines), False
+        # What a rank was refused is its exception already.
+        raised = [failure.what for failure in causes.values()]
+        notes = [n for n in record.notes if not any(n.message in what for what in raised)]
+        return "\n".join(lines + _went_wrong_before(notes)), False
 
     stuck = sorted(failures)
-    lines = [_headline(outcome, stuck, mismatch, timeout), "", *_where(states, failures, trace)]
+    headline = wrapped(_TITLE, _headline(outcome, stuck, diagnoses, timeout), indent=6)
+    lines = [headline.removeprefix(_TITLE), "", *_where(states, failures, trace)]
     lines += _went_wrong_before(record.notes)
-    if not any(trap.kind in _LOSES_MESSAGES for trap in record.notes):
+    if not any(trap.kind in SHIFTS_MESSAGES for trap in record.notes):
         told = diagnoses
     else:  # who waits for whom is then a consequence, and would lead astray
         told = [diagnosis for diagnosis in diagnoses if diagnosis.mismatch]
     for diagnosis in told:
-        lines += ["", f"Why: {diagnosis.why}", f"Try: {diagnosis.remedy}"]
-    lines += _still_running(states, timeout)
+        lines += ["", wrapped("Why: ", diagnosis.why), wrapped("Try: ", diagnosis.remedy)]
+    lines += _still_running(states, timeout, trace is not None)
     return "\n".join(lines), not mismatch
 
 
-def _headline(outcome: Outcome, stuck: list[int], mismatch: bool, timeout: float) -> str:
+def _headline(
+    outcome: Outcome, stuck: list[int], diagnoses: list[Diagnosis], timeout: float
+) -> str:
     if outcome.flooded is not None:
         return f"rank {outcome.flooded} printed without end, and was stopped."
-    if mismatch:
+    if any(diagnosis.mismatch for diagnosis in diagnoses):
         return "the calls of the ranks do not fit together."
-    if outcome.deadlocked:
-        verb = "waits" if len(stuck) == 1 else "wait"
-        return f"{ranks_text(stuck)} {verb} for something that cannot come any more."
-    return f"{ranks_text(stuck)} had not finished after {timeout:g} s."
+    if outcome.out_of_time:
+        return f"{ranks_text(stuck)} had not finished after {timeout:g} s."
+    if outcome.deadlocked or diagnoses:
+        return (
+            f"{ranks_text(stuck)} {plural('waits', stuck)} for something that cannot come any more."
+        )
+    return f"{ranks_text(stuck)} lost the connection to the others."
 
 
 def _went_wrong_before(notes: list[Trap]) -> list[str]:
     """What the recorder noted on the way, once for each line: often it is why the ranks hang."""
-    return [line for trap, _ in once_each(notes) for line in ("", f"Noted: {trap.message}.")]
+    told = [wrapped("Noted: ", f"{trap.message}.") for trap, _ in once_each(notes)]
+    return [line for note in told for line in ("", note)]
 
 
 def _what_happened(causes: dict[int, Failure]) -> list[str]:
@@ -79,13 +84,15 @@ def _what_happened(causes: dict[int, Failure]) -> list[str]:
     for failures in alike.values():
         first = failures[0]
         who = ranks_text([failure.rank for failure in failures])
-        lines.append(f"{who} {_phrase(first)}")
+        said = plural(_phrase(first), failures)
+        lines.append(f"{who} {said}")
         for depth, frame in enumerate(first.where[:_MOST_FRAMES]):
             lead = "    in " if depth == 0 else "    called from "
-            lines.append(f"{lead}{place_of(frame)}:  {text_of(frame)}".rstrip(": "))
-        if not first.where and first.traceback:
+            lines.append(clipped(_with_source(lead + place_of(frame), frame), WIDTH))
+        help_for_it = advice(first)
+        if not (first.where or help_for_it) and first.traceback:
             lines += ["    " + line for line in first.traceback.strip().splitlines()[-4:]]
-        lines += [f"    {advice}" for sign, advice in _ADVICE.items() if sign in first.what]
+        lines += [wrapped("    ", sentence, indent=6) for sentence in help_for_it]
     return lines
 
 
@@ -95,7 +102,8 @@ def _phrase(failure: Failure) -> str:
     if failure.kind == "unreadable":
         return f"returned something that cannot be sent back ({failure.what})"
     if failure.kind == "exited" and failure.what.startswith("SystemExit"):
-        return "left with sys.exit, without returning from the function"
+        said = failure.what.removeprefix("SystemExit").removeprefix(": ")
+        return f"left with sys.exit({said}), without returning from the function"
     if failure.what.endswith("SIGKILL"):
         return f"{failure.what} (the system does this when memory runs out)"
     return failure.what
@@ -110,10 +118,29 @@ def _where(states: dict[int, str], failures: dict[int, Failure], trace: Trace | 
         doing = state
         if failure and trace and (event := trace.waiting(rank) or _last(trace, rank, failure)):
             doing, frames = f"waits {describe(event)}", frames or event.where
-        place = f"{place_of(frames[0])}:  {text_of(frames[0])}".rstrip(": ") if frames else ""
-        rows.append((rank, doing, place))
+        rows.append((rank, doing, frames[0] if frames else None))
     width = max((len(doing) for _, doing, _ in rows), default=0)
-    return [f"  rank {r}  {d:<{width}}   {p}".rstrip() for r, d, p in rows]
+    digits = len(str(max(states, default=0)))
+    heads = [
+        (
+            f"  rank {rank:>{digits}}  {doing:<{width}}   " + (place_of(frame) if frame else ""),
+            frame,
+        )
+        for rank, doing, frame in rows
+    ]
+    side_by_side = [_with_source(head.rstrip(), frame) for head, frame in heads]
+    if all(len(line) <= WIDTH for line in side_by_side):
+        return side_by_side
+    below = " " * (9 + digits)
+    return [
+        "\n".join([head.rstrip(), *([clipped(below + text_of(frame), WIDTH)] if frame else [])])
+        for head, frame in heads
+    ]
+
+
+def _with_source(place: str, frame: Frame | None) -> str:
+    text = text_of(frame) if frame else ""
+    return f"{place}:  {text}" if text else place
 
 
 def _last(trace: Trace, rank: int, failure: Failure) -> CommEvent | None:
@@ -131,14 +158,23 @@ def _state(rank: int, failures: dict[int, Failure], trace: Trace | None) -> str:
     return _phrase(failure)
 
 
-def _still_running(states: dict[int, str], timeout: float) -> list[str]:
+def _still_running(states: dict[int, str], timeout: float, observed: bool) -> list[str]:
     running = sorted(rank for rank, state in states.items() if state == "is still running")
     if not running:
         return []
-    verb = "waits" if len(running) == 1 else "wait"
+    if not observed:
+        return [
+            "",
+            wrapped("Why: ", "this run was not observed, so it is not known who waits for whom."),
+            wrapped("Try: ", "run it with observe=True."),
+        ]
+    who, waits = ranks_text(running), plural("waits", running)
     return [
         "",
-        f"Why: {ranks_text(running)} {verb} for nobody: the line above is still running.",
-        "Try: look for a loop that does not end there; if it only needs longer than "
-        f"{timeout:g} s, give it more with timeout=...",
+        wrapped("Why: ", f"{who} {waits} for nobody: the line above is still running."),
+        wrapped(
+            "Try: ",
+            "look for a loop that does not end there; if it only needs longer than "
+            f"{timeout:g} s, give it more with timeout=...",
+        ),
     ]

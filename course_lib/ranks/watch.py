@@ -9,9 +9,10 @@ import os
 import select
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from course_lib.observe import read_trace
+from course_lib.observe import Trace, read_trace
 from course_lib.ranks.hostclient import Host
 from course_lib.ranks.progress import Bar
 from course_lib.ranks.rundir import RunDir
@@ -25,6 +26,8 @@ _SETTLE = 1.0
 # loopback a message that is on its way keeps a processor busy.
 _STILL = 1.5
 _IDLE = 0.05  # processor seconds in that time: gloo's threads look round now and then
+# A message whose handle was dropped may keep gloo's thread busy for ever, with nothing on its way.
+_STILL_BUSY = 3.0
 _STILL_UNSEEN = 5.0  # where the processor time of a process cannot be read (macOS)
 _OUTPUT_LIMIT = 64 * 2**20
 
@@ -64,6 +67,8 @@ class Watch:
         self._pending = b""
         # Since when nothing moved: the moment, each rank's journal and processor time at it.
         self._still_since: tuple[float, list[int], list[float]] = (time.monotonic(), [], [])
+        # Since when no journal grew, whatever the processors do; None once this was looked into.
+        self._silent_since: tuple[float | None, list[int]] = (time.monotonic(), [])
 
     def until_over(self, timeout: float) -> Outcome:
         deadline = time.monotonic() + timeout + _START
@@ -144,6 +149,13 @@ class Watch:
         ranks = self.outcome.unfinished
         written = [_size(self.run_dir.of(rank, "journal")) for rank in ranks]
         seconds = [_processor_seconds(self.pids.get(rank)) for rank in ranks]
+        silent_since, silent_at = self._silent_since
+        if written != silent_at:
+            self._silent_since = (now, written)
+        elif silent_since is not None and now - silent_since >= _STILL_BUSY:
+            self._silent_since = (None, written)
+            if self._all_blocked() and self._lost_a_message():
+                return True
         since, *before = self._still_since
         # Journals of other lengths, or another number of them: a rank has gone on, or finished.
         if written != before[0] or any(
@@ -158,8 +170,16 @@ class Watch:
         if not self.observed:
             return False
         ranks = self.outcome.unfinished
-        trace = read_trace({rank: self.run_dir.of(rank, "journal") for rank in ranks})
+        trace = self._trace(ranks)
         return all(trace.waiting(rank) is not None for rank in ranks)
+
+    def _lost_a_message(self) -> bool:
+        """Whether a rank, finished or not, has dropped the handle of a send."""
+        traps = self._trace(range(self.outcome.world_size)).traps
+        return any(trap.kind == "never_waited" for trap in traps)
+
+    def _trace(self, ranks: Iterable[int]) -> Trace:
+        return read_trace({rank: self.run_dir.of(rank, "journal") for rank in ranks})
 
     def _flooded(self) -> bool:
         for rank in range(self.outcome.world_size):

@@ -2,6 +2,16 @@
 
 from course_lib.observe import CommEvent
 
+_MOST_LISTED = 8  # ranks that are named one by one
+_PLURALS = {
+    "does": "do",
+    "has": "have",
+    "is": "are",
+    "sends": "send",
+    "waits": "wait",
+    "was": "were",
+}
+
 
 def describe(event: CommEvent) -> str:
     """What a rank is doing, as the rest of "rank 0 waits ..."."""
@@ -20,12 +30,29 @@ def and_list(items: list) -> str:
 
 
 def ranks_text(ranks: list[int]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {and_list(sorted(ranks))}"
+    """rank 1; ranks 0, 2 and 3; ranks 0 to 63"""
+    ranks = sorted(ranks)
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(ranks) > _MOST_LISTED and ranks == list(range(ranks[0], ranks[-1] + 1)):
+        return f"ranks {ranks[0]} to {ranks[-1]}"
+    return f"ranks {and_list(ranks)}"
+
+
+def plural(doing: str, ranks: list[int]) -> str:
+    """ "has returned" of one rank is "have returned" of two."""
+    verb, _, rest = doing.partition(" ")
+    return doing if len(ranks) == 1 else f"{_PLURALS.get(verb, verb)} {rest}".rstrip()
 
 
 def size_text(event: CommEvent) -> str:
     shape = "x".join(map(str, event.shapes[0])) if event.shapes and event.shapes[0] else "1"
     return f"{shape} {event.dtype}"
+
+
+def bytes_text(event: CommEvent) -> str:
+    """5 float32 (20 bytes)"""
+    return f"{size_text(event)} ({event.nbytes} byte{'s' * (event.nbytes != 1)})"
 
 
 def call_text(event: CommEvent) -> str:

@@ -16,7 +16,13 @@ def report_of(fn, world_size: int = 2, kind: type = RankError, timeout: float = 
     with pytest.raises(kind) as caught:
         collect(fn, world_size, timeout=timeout)
     assert type(caught.value) is kind
-    return caught.value.report
+    return joined(caught.value.report)
+
+
+def joined(text: str) -> str:
+    """The text as if there were room for every line."""
+    text = re.sub(r"(, line \d+)\n {10,}", r"\1:  ", text)
+    return re.sub(r"\n {5,7}(?=\S)", " ", text)
 
 
 def line_of(fn, text: str) -> str:
@@ -297,6 +303,62 @@ def test_unobserved_runs_still_name_the_lines() -> None:
     assert caught.value.report.count(line_of(both_receive, "dist.recv")) == 2
 
 
+def test_receive_from_oneself() -> None:
+    report = report_of(lambda: dist.recv(torch.ones(1), src=0), 3, RankTimeout)
+    assert report.startswith("ranks 0, 1 and 2 wait for something that cannot come any more.")
+    assert "rank 0 waits for a message of its own" in report
+
+
+def test_ranks_with_the_same_trouble_share_a_sentence() -> None:
+    def wait_for_0():
+        if dist.get_rank() > 0:
+            dist.recv(torch.ones(1), 0)
+
+    report = report_of(wait_for_0, 4, RankTimeout)
+    assert "ranks 1, 2 and 3 wait for a message from rank 0, but rank 0 has returned" in report
+    assert report.count("Why:") == 1
+
+
+@pytest.mark.parametrize(
+    ("fn", "advice"),
+    [
+        (lambda: input("name? "), "A rank has no keyboard"),
+        (lambda: torch.ones(1).get_rank(), "stands for a Tensor here"),
+        (lambda x: x, "its arguments come after n"),
+        (lambda: dist.send(torch.ones(1), dist.get_rank()), "cannot send to itself"),
+    ],
+)
+def test_advice(fn, advice: str) -> None:
+    assert advice in report_of(fn, 1)
+
+
+def test_the_result_of_a_call_that_works_in_place() -> None:
+    def adds_none():
+        x = torch.ones(1)
+        x = dist.all_reduce(x)
+        return x + 1
+
+    report = report_of(adds_none, 1)
+    number = line_of(adds_none, "all_reduce").rpartition(" ")[2]
+    assert f"dist.all_reduce in line {number} writes into the tensors" in report
+    assert "leave out `x =` there" in report
+
+
+def test_no_line_is_wider_than_a_notebook() -> None:
+    def wide():
+        if dist.get_rank() == 0:
+            raise ValueError("a sentence that goes on " * 20)
+        a_tensor_with_a_name = torch.ones(2, 3); dist.recv(a_tensor_with_a_name, src=0)  # fmt: skip  # noqa: E702
+
+    with pytest.raises(RankError) as caught:
+        collect(wide, 2)
+    lines = "\n".join(caught.value._render_traceback_()).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[1].startswith("      ")
+    assert lines[-1].strip().startswith("a_tensor_with_a_name = torch.ones(2, 3); dist.recv(")
+    assert lines[-1].endswith(" …")
+
+
 def test_a_trap_on_several_ranks_is_told_once(capsys):
     def overwrite():
         rank, ranks = dist.get_rank(), dist.get_world_size()
@@ -307,7 +369,8 @@ def test_a_trap_on_several_ranks_is_told_once(capsys):
         work.wait()
 
     run_ranks(overwrite, 3)
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note:")]
+    shown = joined(capsys.readouterr().out)
+    lines = [line for line in shown.splitlines() if line.startswith("note:")]
     assert len(lines) == 1
     assert "isend to rank 1" in lines[0]
     assert lines[0].endswith("(ranks 0, 1 and 2; told for rank 0)")

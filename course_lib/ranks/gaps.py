@@ -1,0 +1,68 @@
+"""Messages with one end: somebody waits, and the other side does not come to it."""
+
+from dataclasses import dataclass
+
+from course_lib.observe import CommEvent, Trace
+from course_lib.ranks.diagnosis import Diagnosis
+from course_lib.ranks.wording import and_list, describe, ordinal, plural, ranks_text, times
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What a rank sees that waits for a message with one end; ranks that see the same share it.
+
+    doing: what the peer does instead. count: messages that the peer did issue for this rank.
+    place: how many of the rank's own calls this is. tags: those of the peer's calls, none of which
+        is that of the rank.
+    """
+
+    op: str
+    peer: int
+    doing: str
+    count: int
+    place: int
+    tag: int
+    tags: tuple[int, ...]
+
+
+def look_across(
+    rank: int,
+    event: CommEvent,
+    states: dict[int, str],
+    blocked: dict[int, CommEvent],
+    trace: Trace,
+) -> Gap:
+    """What stands at the other end of the `event` in which `rank` waits."""
+    peer, other = event.peer, "recv" if event.op == "send" else "send"
+    mine = [e for e in trace.of(rank) if (e.op, e.peer, e.tag) == (event.op, peer, event.tag)]
+    theirs = [e for e in trace.of(peer) if e.op == other and e.peer in (rank, None)]
+    place = next(i for i, e in enumerate(mine) if e is event)
+    doing = f"waits {describe(blocked[peer])}" if peer in blocked else states[peer]
+    tags = {e.tag for e in theirs}
+    differ = () if event.tag in tags else tuple(sorted(tags))
+    return Gap(event.op, peer, doing, len(theirs), place + 1, event.tag, differ)
+
+
+def explain(gap: Gap, ranks: list[int]) -> Diagnosis:
+    """A sentence for all `ranks` that face the same gap."""
+    who, one = ranks_text(ranks), len(ranks) == 1
+    them, its = ("it", "its") if one else ("each of them", "their")
+    if gap.op == "recv":
+        why = f"{who} {plural('waits', ranks)} for a message from rank {gap.peer}"
+        count = f"has sent {them} {times(gap.count)}"
+        call, ends = "receive", ("recv", "send")
+    else:
+        why = f"{who} {plural('sends', ranks)} to rank {gap.peer}"
+        count = f"has received from {them} {times(gap.count)}"
+        call, ends = "send", ("send", "recv")
+    why += f", but rank {gap.peer} {gap.doing}"
+    if gap.tags:
+        return Diagnosis(
+            f"{why}. The tags differ: {gap.tag} here, {and_list(list(gap.tags))} there.",
+            "Use the same tag in both calls.",
+        )
+    return Diagnosis(
+        f"{why}; rank {gap.peer} {count}, and this is {its} {ordinal(gap.place)} {call}.",
+        f"Every {ends[0]} needs a {ends[1]} on the other side: the same pair of ranks, as many "
+        "times.",
+    )
