@@ -8,6 +8,7 @@ from typing import Any
 from course_lib.observe import Frame, Trace, read_trace
 from course_lib.ranks import capture, shipping, sources
 from course_lib.ranks.errors import Failure, RankError, RankTimeout, RunRecord
+from course_lib.ranks.misfits import misfits
 from course_lib.ranks.report import write_report
 from course_lib.ranks.results import RankResults
 from course_lib.ranks.rundir import RunDir
@@ -29,7 +30,7 @@ def conclude(run_dir: RunDir, outcome: Outcome, timeout: float, observe: bool) -
         world_size=outcome.world_size,
         output={rank: capture.read_output(run_dir.of(rank, "out")) for rank in ranks},
         trace=trace,
-        notes=list(trace.traps) if trace else [],
+        notes=[*trace.traps, *misfits(trace)] if trace else [],
     )
     values: list[Any] = [None] * outcome.world_size
     failures: dict[int, Failure] = {}

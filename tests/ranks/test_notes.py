@@ -1,0 +1,150 @@
+"""What passes on gloo without an error and is told all the same, seen from both ends."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from course_lib.ranks import RankError, RankTimeout, collect
+
+F32, F64, I32 = torch.float32, torch.float64, torch.int32
+SUM, MAX = dist.ReduceOp.SUM, dist.ReduceOp.MAX
+
+
+def passed(sent: torch.Tensor, room: torch.Tensor):
+    if dist.get_rank() == 0:
+        dist.send(sent, 1)
+        return None
+    dist.recv(room, 0)
+    return room
+
+
+@pytest.mark.parametrize(
+    ("sent", "room", "arrived", "said"),
+    [
+        (
+            torch.ones(3),
+            torch.zeros(5),
+            [1, 1, 1, 0, 0],
+            ["3 float32 (12 bytes)", "5 float32 (20 bytes)", "first 12 bytes", "the other 8"],
+        ),
+        (
+            torch.ones(3),
+            torch.zeros(3, dtype=I32),
+            [0x3F800000] * 3,
+            ["3 float32 (12 bytes)", "3 int32 (12 bytes)", "converts nothing"],
+        ),
+        (
+            torch.ones(2),
+            torch.zeros(2, dtype=F64),
+            [torch.ones(2).view(F64).item(), 0],
+            ["2 float32 (8 bytes)", "2 float64 (16 bytes)", "converts nothing", "first 8 bytes"],
+        ),
+    ],
+)
+def test_a_message_that_does_not_fill_its_tensor(sent, room, arrived, said):
+    results = collect(passed, 2, (sent, room))
+    assert results[1].tolist() == arrived
+    (trap,) = results.notes
+    assert (trap.kind, trap.rank) == ("mismatched_message", 1)
+    first = passed.__code__.co_firstlineno
+    assert f"rank 0 sends {said[0]} in line {first + 2} of passed" in trap.message
+    assert f"rank 1 receives into {said[1]} in line {first + 4} of passed" in trap.message
+    for text in said:
+        assert text in trap.message
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2), (4, 1)])
+def test_only_bytes_and_dtype_count(shape):
+    assert collect(passed, 2, (torch.ones(2, 2), torch.zeros(shape))).notes == []
+
+
+def test_a_message_that_is_too_long_is_explained_from_both_ends():
+    def ring():
+        rank, n = dist.get_rank(), dist.get_world_size()
+        work = dist.isend(torch.arange(4), (rank + 1) % n)
+        dist.recv(torch.zeros(4), (rank - 1) % n)
+        work.wait()
+
+    with pytest.raises(RankError) as caught:
+        collect(ring, 4)
+    report = " ".join(caught.value.report.split())
+    assert report.startswith("the calls of the ranks do not fit together.")
+    assert "sends 4 int64 (32 bytes) to rank" in report
+    assert "which receives into 4 float32 (16 bytes) in test_notes.py, line" in report
+    assert report.count("Why:") == 1
+
+
+def from_any():
+    if dist.get_rank() == 0:
+        room = torch.zeros(3)
+        return [dist.recv(room) for _ in range(2)]
+    dist.send(torch.ones(3 - dist.get_rank()), 0)
+    return None
+
+
+def test_a_message_from_any_rank():
+    results = collect(from_any, 3)
+    said = {trap.message.partition(" in ")[0] for trap in results.notes}
+    assert said <= {f"rank {r} sends {3 - r} float32 ({12 - 4 * r} bytes)" for r in (1, 2)}
+    assert said
+
+
+def test_a_line_in_a_loop_is_told_once():
+    def often():
+        for _ in range(20):
+            passed(torch.ones(1), torch.ones(2))
+
+    assert len(collect(often, 2).notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "call"),
+    [
+        ("dtype", lambda rank: dist.all_reduce(torch.ones(2, dtype=(F32, I32)[rank]))),
+        ("dtype", lambda rank: dist.broadcast(torch.ones(2, dtype=(F32, I32)[rank]), 0)),
+        ("size", lambda rank: dist.broadcast(torch.ones(2 + rank), 0)),
+        ("reduction", lambda rank: dist.all_reduce(torch.ones(2), (SUM, MAX)[rank])),
+    ],
+)
+def test_collectives_that_differ_and_pass(what, call):
+    def differ():
+        dist.barrier()
+        call(dist.get_rank())
+
+    (trap,) = collect(differ, 2).notes
+    assert trap.kind == "mismatched_collective"
+    assert f"the 2nd collective does not have the same {what} everywhere" in trap.message
+
+
+def test_what_was_noted_is_told_of_a_run_that_failed_too():
+    def garbage():
+        passed(torch.ones(1), index := torch.zeros(1, dtype=I32))
+        return [10, 20][index]
+
+    with pytest.raises(RankError) as caught:
+        collect(garbage, 2)
+    report = " ".join(caught.value.report.split())
+    assert report.startswith("rank 1 raised IndexError")
+    assert "Noted: rank 0 sends 1 float32 (4 bytes)" in report
+
+
+def test_what_was_refused_is_told_once():
+    with pytest.raises(RankError) as caught:
+        collect(lambda: dist.all_reduce(torch.ones(3, 2)[:, 0]), 1)
+    assert caught.value.report.count("not contiguous") == 1
+
+
+def test_a_lost_message_is_noticed_though_gloo_keeps_busy():
+    def drop():
+        if dist.get_rank() == 0:
+            dist.isend(torch.ones(3), 1)
+        dist.barrier()
+        dist.recv(torch.empty(3), 1 - dist.get_rank())
+
+    with pytest.raises(RankTimeout) as caught:
+        collect(drop, 2, timeout=60)
+    report = " ".join(caught.value.report.split())
+    assert report.startswith("ranks 0 and 1 wait for something that cannot come any more.")
+    assert "Noted: the isend to rank 1" in report
+    assert "gloo drops the message" in report
+    assert "Why:" not in report
