@@ -37,6 +37,14 @@ import torch.distributed as dist
 from course_lib import RankTimeout, check, hint, run_ranks
 
 # %% [markdown]
+# What you have passed so far, by your notebooks as they were last saved:
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.classroom import status_view
+
+status_view()
+
+# %% [markdown]
 # ## 1. The problem, as a number
 #
 # GPT-3 has 175 billion parameters (Brown et al. 2020, arXiv 2005.14165). In float32 each of them
@@ -93,6 +101,53 @@ print(f"{'all':10} {sum(held.values()) / count:5.2f}    your guess: {guess_bytes
 # For GPT-3 that makes 175e9 · 16 = 2.8 TB, or 35 A100s, before a single activation is stored.
 # (There are other recipes. Megatron-LM keeps gradients in float32 as well and needs 18 bytes with
 # bf16. The wall stays where it is.)
+#
+# Those bytes are not all. A recorder can follow every tensor and say what it is for. Here are two
+# steps of the same network, with a small batch and with a large one. (`run_ranks` runs the function
+# in a process of its own, where it is watched. Section 2 is about that.)
+#
+# **Predict.** Which of these grow with the batch: `"parameters"`, `"gradients"`, `"optimizer"`,
+# `"activations"`?
+
+# %%
+### BEGIN SOLUTION
+guess_growing = ["activations"]
+### END SOLUTION
+
+
+# %%
+def two_steps(rows):
+    layers = torch.nn.Linear(256, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 256)
+    model = torch.nn.Sequential(*layers)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.randn(rows, 256)).square().mean().backward()
+        optimizer.step()
+
+
+watched = {
+    f"batch of {rows}": run_ranks(two_steps, 1, rows, observe="memory").trace.memory()
+    for rows in (8, 2048)
+}
+print("at most, in bytes a parameter")
+for name, memory in watched.items():
+    most = {kind: nbytes / count for kind, nbytes in memory.highest[0].items()}
+    states = most["parameters"] + most["gradients"] + most["optimizer"]
+    print(f"{name:13}  states {states:5.2f}   activations {most['activations']:5.2f}")
+print("your guess:", guess_growing)
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.views.memory_curves import memory_curves
+
+memory_curves(watched, title="Two training steps")
+
+# %% [markdown]
+# **Explain.** The 16 bytes are the same for both. **Activations** are what the backward pass will
+# need: they pile up forward, are given back on the way back, and grow with the batch. The
+# optimizer's averages come into being in the first `step()` and stay. So the second step needs more
+# than the first, and a run that survives one step may run out of memory in the next. (Light grey is
+# what an operator needs for a moment.)
 #
 # **Who solved it, and when.** Nobody with one idea. Each of these spreads something else over the
 # devices, and each has a notebook here:
@@ -580,6 +635,86 @@ traffic_matrix({name: run.trace for name, run in runs.items() if "gather" in nam
 # `dist.broadcast` does inside cannot be seen from Python, so the recorder books a standard
 # algorithm for it: a chain for broadcast, a ring for all-gather.
 #
+# ### See it: who waits
+#
+# Bytes are not time. Here is your broadcast again, recorded on eight ranks and **replayed**: each
+# rank keeps the order of its calls, and each message takes one unit of time. As soon as a rank has
+# the tensor and nothing left to send, it trains for one unit. `dist.broadcast` is replayed as a
+# *tree*: every rank that has the tensor hands it on, so that their number doubles in each unit.
+#
+# **Predict.** After how many units does the last rank begin to train, in each of the two?
+
+# %%
+### BEGIN SOLUTION
+guess_one_by_one = 7
+guess_tree = 3
+### END SOLUTION
+
+# %%
+from dataclasses import replace
+from types import SimpleNamespace
+
+from course_lib.simulate import Link, dgx_a100, replay
+from course_lib.views.schedule_gantt import schedule_gantt
+
+one_unit = replace(dgx_a100, inside=Link("one unit for 4000 bytes", 0, 4000))
+
+
+def then_train(trace):
+    """The replay of a run, and one unit of training behind it."""
+    later = max(event.done for event in trace.events) + 1
+    training = [
+        SimpleNamespace(rank=rank, name="train", start=later, seconds=1)
+        for rank in range(trace.world_size)
+    ]
+    return replay(trace, one_unit, compute=training)
+
+
+replayed = {
+    "your broadcast": then_train(run_ranks(spread_from_0, 8, broadcast_by_sends).trace),
+    "dist.broadcast, as a tree": then_train(run_ranks(spread_from_0, 8, dist.broadcast).trace),
+}
+print("your guesses:", guess_one_by_one, guess_tree)
+schedule_gantt(replayed)
+
+# %% [markdown]
+# **Explain.** Grey boxes are work, thin lines are messages, white is waiting. Your root is busy for
+# seven units, and rank 7 waits for six of them before anything arrives. (In the tree all ranks are
+# drawn as busy until it is over, since nobody sees inside.)
+#
+# In training, ranks are never equally fast. In the next cell rank 0 has some work to do, rank 1
+# twice as much, rank 3 four times as much. Then all of them call the all-gather. This one is drawn
+# as it was recorded on your machine, by what each rank computed.
+#
+# **Predict.** Which ranks wait, and for whom? Is PyTorch's all-gather any better at it than yours?
+
+# %% tags=["nbval-ignore-output"]
+from torch.profiler import record_function
+
+
+def work_then_gather(all_gather):
+    x = torch.ones(300, 300)
+    all_gather(x @ x)  # the first time everything takes longer
+    dist.barrier()
+    with record_function("both"):
+        with record_function("work"):
+            for _ in range(10 * (dist.get_rank() + 1)):
+                x = x @ x / 300
+        all_gather(x)
+
+
+uneven = {
+    "your all-gather": run_ranks(work_then_gather, 4, all_gather_by_sends),
+    "dist.all_gather": run_ranks(work_then_gather, 4, all_gather_by_pytorch),
+}
+schedule_gantt(
+    {name: run.trace.within("both").timeline() for name, run in uneven.items()}, unit="s"
+)
+
+# %% [markdown]
+# **Explain.** All wait for rank 3, in both. No algorithm can help: everybody needs what rank 3 does
+# not have yet. A collective is as late as its last rank.
+#
 # ### Everyone must call it
 #
 # A collective is a promise: *all* ranks call it, in the same order. Here somebody wants rank 0 to
@@ -684,8 +819,7 @@ for name, (size, used) in models.items():
 # 9 years.
 #
 # **Broadcast at scale.** GPT-3's weights, from one rank to all the others, over a link of
-# 200 Gbit/s (InfiniBand HDR) each. A *tree* is a broadcast in which every rank that has the
-# tensor passes it on, so that their number doubles in each round.
+# 200 Gbit/s (InfiniBand HDR) each: one by one, as yours, and in the tree of section 6.
 
 # %%
 from course_lib.simulate import costs, hardware

@@ -38,6 +38,14 @@ from course_lib.simulate import costs
 torch.set_num_threads(1)  # this kernel leaves the cores to the ranks
 
 # %% [markdown]
+# What you have passed so far, by your notebooks as they were last saved:
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.classroom import status_view
+
+status_view()
+
+# %% [markdown]
 # ## 1. The problem, as a number
 #
 # Data parallel training gives every worker the whole model and its own part of the batch. After
@@ -384,10 +392,8 @@ check(ring_all_reduce)
 guess_ring = 6_000
 ### END SOLUTION
 
+
 # %%
-from course_lib.views.traffic_bars import traffic_bars
-
-
 def with_pytorch(tensor):
     dist.all_reduce(tensor)
     return tensor
@@ -404,13 +410,70 @@ for name, run in runs.items():
 print(f"{'formula':16} 2 (n-1)/n S = {2 * 3 / 4 * 4000:.0f} bytes by every rank")
 print(f"{'your guess':16} {guess_ring}")
 
-# %%
-traffic_bars({name: run.trace.traffic() for name, run in runs.items()}, per_tensor=4000)
-
 # %% [markdown]
 # The same total, 24,000 bytes, and no longer a rank that carries half of it. One honest remark:
 # your messages were counted one by one as they went out. What `dist.all_reduce` does inside
 # cannot be seen from Python, so the recorder books the ring's bytes for it.
+#
+# ### See it
+#
+# Every message is recorded with both its ends. Who sends to whom?
+
+# %%
+from course_lib.views.traffic_matrix import traffic_matrix
+
+traffic_matrix({name: runs[name].trace for name in ("through rank 0", "your ring")})
+
+# %% [markdown]
+# A row is a sender. On the left all goes through one row and one column, on the right every rank
+# talks to its right neighbour alone: that is the ring.
+#
+# The recording has times as well. Here is your ring with a tensor of 8 MB. Each rank is drawn as a
+# device of its own: its processor time in grey, its messages as thin lines below.
+#
+# **Predict.** How many messages does each rank receive? After how many of them does it add?
+
+# %%
+### BEGIN SOLUTION
+guess_messages = 6
+guess_additions = 3
+### END SOLUTION
+
+# %% tags=["nbval-ignore-output"]
+from torch.profiler import record_function
+
+from course_lib.views.schedule_gantt import schedule_gantt
+
+
+def second_call(all_reduce, numel):
+    x = torch.full((numel,), 10.0 ** dist.get_rank())
+    all_reduce(x)  # the first call also gets memory from the system
+    dist.barrier()
+    with record_function("all-reduce"):
+        all_reduce(x)
+
+
+ring_trace = run_ranks(second_call, 4, ring_all_reduce, 2_000_000).trace.within("all-reduce")
+received = [event for event in ring_trace.of(0) if event.op == "recv"]
+print(f"rank 0 received {len(received)} messages of {received[0].nbytes:,} bytes")
+print(f"your guesses: {guess_messages} messages, {guess_additions} additions")
+schedule_gantt(ring_trace.timeline(), "your ring, as it ran here", unit="s")
+
+# %% [markdown]
+# **Explain.** Six messages: three that are added, three that are only put in their place. It looks
+# less regular than it is. These ranks share a few cores, and who gets none is late. So **replay**
+# it. A replay keeps from the recording what each rank did in which order and how long it computed.
+# It gives each rank a device and each pair of ranks a wire, of the kind that you choose.
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.views.replay_explorer import replay_explorer
+
+replay_explorer(ring_trace)
+
+# %% [markdown]
+# **Explore.** Take 10 GbE as the link `inside` and count the messages. Then devices 100 times as
+# fast, which is more like a GPU: what is the ring's time made of now? With two devices per node,
+# which two ranks receive over the link `between`? And who waits for these two?
 #
 # And the time? Measure it, but do not expect the ring to win here. It spreads the load over $n$
 # network cards, and these ranks have none: they share the cores and the memory of one machine, so
@@ -916,6 +979,134 @@ print(f"algbw {size / seconds / 1e9:.0f} GB/s")
 print(f"busbw {costs.bus_bandwidth('all_reduce', n, size, seconds) / 1e9:.0f} GB/s")
 
 # %% [markdown]
+# ### From 8 to 1024 GPUs
+#
+# 1024 ranks do not fit on this machine. Your recording and the formula do the rest, if they agree
+# where both exist. The cluster is made of DGX A100s: eight GPUs on NVLink in a node (3.4 µs,
+# 300 GB/s each way), and between nodes InfiniBand (14 µs, 25 GB/s each way, an adapter for every
+# GPU). Ranks fill node after node.
+#
+# The formulas need one more thought: which messages leave a node? In a ring some do in every step,
+# and all wait for those. So the network sets the pace, however fast the other links are. In a tree
+# the lowest levels stay inside the nodes. In halving-doubling the first steps cross the network,
+# and what is left for the inside is small.
+
+# %%
+from dataclasses import replace
+
+from course_lib.simulate import LINKS, dgx_a100, hierarchical_all_reduce, replay
+from course_lib.techniques import collectives
+
+inside, between = LINKS["NVLink 3"], LINKS["InfiniBand HDR"]
+
+
+def ring_seconds(nodes, per_node, size):
+    link = between if nodes > 1 else inside
+    return costs.ring_all_reduce(nodes * per_node, size, link.alpha, link.beta)
+
+
+def tree_seconds(nodes, per_node, size):
+    low = costs.tree_all_reduce(per_node, size, inside.alpha, inside.beta)
+    return low + costs.tree_all_reduce(nodes, size, between.alpha, between.beta)
+
+
+def halving_doubling_seconds(nodes, per_node, size):
+    far = costs.halving_doubling_all_reduce(nodes, size, between.alpha, between.beta)
+    part = size / nodes  # what is left when all partners are near
+    return far + costs.halving_doubling_all_reduce(per_node, part, inside.alpha, inside.beta)
+
+
+recorded = {
+    "your ring": (ring_all_reduce, ring_seconds),
+    "tree": (collectives.tree_all_reduce, tree_seconds),
+    "halving-doubling": (collectives.halving_doubling_all_reduce, halving_doubling_seconds),
+}
+print("400 kB, replay and formula")
+for name, (all_reduce, seconds) in recorded.items():
+    for ranks, layouts in {2: [(1, 2)], 4: [(1, 4)], 8: [(1, 8), (8, 1), (2, 4)]}.items():
+        trace = run_ranks(second_call, ranks, all_reduce, 100_000).trace.within("all-reduce")
+        for nodes, per_node in layouts:
+            machine = replace(dgx_a100, nodes=nodes, devices_per_node=per_node)
+            played = replay(trace, machine, compute=[]).makespan
+            said = seconds(nodes, per_node, 400_000)
+            where = f"{nodes} node{'s' if nodes > 1 else ''} of {per_node}"
+            print(f"{name:16}  {where:12}  {played * 1e6:6.1f} µs  {said * 1e6:6.1f} µs")
+
+# %% [markdown]
+# Equal in every row, so from here on the formulas go alone. (`compute=[]` leaves the additions out,
+# as the formulas do.)
+#
+# In one node of eight GPUs, ring and tree take the same time at 1.9 MB.
+#
+# **Predict.** On 128 such nodes, 1024 GPUs: at how many MB do they?
+
+# %%
+### BEGIN SOLUTION
+guess_megabytes = 57
+### END SOLUTION
+
+
+# %%
+def hierarchical_seconds(nodes, per_node, size):
+    machine = replace(dgx_a100, nodes=nodes, devices_per_node=per_node)
+    return hierarchical_all_reduce(machine, range(nodes * per_node), size)
+
+
+def equal_at(one, other, nodes, per_node):
+    """The size at which two algorithms take the same time: two straight lines that meet."""
+    apart = [one(nodes, per_node, size) - other(nodes, per_node, size) for size in (0, 1e9)]
+    return 1e9 * apart[0] / (apart[0] - apart[1])
+
+
+print("        the ring is faster than the tree above      the hierarchical ring")
+print("GPUs    one GPU a node    eight GPUs a node            eight GPUs a node")
+for n in (8, 16, 32, 64, 128, 256, 512, 1024):
+    alone = crossover_bytes(n, between.alpha, between.beta)
+    ring = equal_at(ring_seconds, tree_seconds, n // 8, 8)
+    rings = equal_at(hierarchical_seconds, tree_seconds, n // 8, 8)
+    print(f"{n:4}  {alone / 1e6:13.2f} MB  {ring / 1e6:16.2f} MB  {rings / 1e6:22.2f} MB")
+print("your guess:", guess_megabytes, "MB")
+
+# %% [markdown]
+# **Explain.** The first column is your own `crossover_bytes`. Each doubling of $n$ raises it by a
+# factor of about 1.8: the ring takes $2(n-1)$ steps, the tree $2\log_2 n$. Nodes help the tree:
+# its lower levels are nearly free. On two nodes it sends the tensor over the network once each way.
+# The ring sends 15/16 of that, so it has little to win its 30 latencies back with: 14.86 MB.
+#
+# The last column is a ring that knows of nodes: reduce-scatter inside each node, all-reduce of the
+# eighths across nodes, all-gather inside. On 1024 GPUs it takes 254 steps on the network, where the
+# flat ring takes 2046. This is why libraries look at the topology first.
+
+# %%
+from course_lib.views.scaling_curves import scaling_curves
+
+SCALED = {
+    "ring": ring_seconds,
+    "tree": tree_seconds,
+    "halving-doubling": halving_doubling_seconds,
+    "hierarchical ring": hierarchical_seconds,
+}
+
+
+def on_more_devices(megabytes=100, gpus_a_node=8):
+    def time_by(seconds):
+        return lambda n: seconds(n // gpus_a_node, gpus_a_node, megabytes * 1e6)
+
+    return scaling_curves(
+        {name: time_by(seconds) for name, seconds in SCALED.items()},
+        title=f"all-reduce of {megabytes} MB, nodes of {gpus_a_node}",
+    )
+
+
+explore(on_more_devices, megabytes=[0.01, 0.1, 1, 10, 100, 1000], gpus_a_node=[1, 8])
+
+# %% [markdown]
+# **Explore.** Which algorithm suffers most from more devices at 1 MB, and which at 1000 MB? What
+# becomes of the hierarchical ring with one GPU a node? Halving-doubling never loses to the tree:
+# they take the same number of steps, and the tree sends more. What the model leaves out stood at
+# the end of section 5: here, too, every pair of nodes has wires of its own.
+
+# %% [markdown]
 # ## 9. Two claims put to the test
 #
 # ### "The time of a ring all-reduce does not depend on the number of workers"
@@ -966,10 +1157,8 @@ guess_different = 250
 guess_ranks_agree = True
 ### END SOLUTION
 
+
 # %%
-from course_lib.techniques import collectives
-
-
 def values_of(rank):
     generator = torch.Generator().manual_seed(rank)
     return 10 ** (6 * torch.rand(1003, generator=generator) - 3)
