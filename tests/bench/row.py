@@ -2,8 +2,8 @@
 
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -11,13 +11,18 @@ class Measurement:
     """One line of the table.
 
     `ratios` are ours to theirs, pair by pair; `limit` is the ratio that must not be exceeded.
-    A measurement that is not a comparison has no ratios and says in `note` what was found.
+    `floor` goes with a limit that was missed: what only the parts that cannot be left out take, as
+    a ratio to the same theirs. Above the limit, nobody could have met it; below, the rest is ours.
+    A measurement that is not a comparison has no ratios and says in `note` what was found, and
+    in `values` the numbers with their units.
     """
 
     what: str
     ratios: tuple[float, ...] = ()
     limit: float | None = None
     note: str = ""
+    floor: "Measurement | None" = None
+    values: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def median(self) -> float:
@@ -33,6 +38,10 @@ class Measurement:
     @property
     def met(self) -> bool:
         return self.limit is None or self.median <= self.limit
+
+    def or_floor(self, what: str, ratios: Callable[[], tuple[float, ...]]) -> "Measurement":
+        """This one; if it has missed its limit, with the floor, which is measured now."""
+        return self if self.met else replace(self, floor=Measurement(what, ratios()))
 
 
 @dataclass(frozen=True)
@@ -58,12 +67,13 @@ def paired(
     ratios = []
     for pair in range(pairs):
         order = (ours, theirs) if pair % 2 == 0 else (theirs, ours)
-        seconds = {which: _seconds(which) for which in order}
+        seconds = {which: seconds_of(which) for which in order}
         ratios.append(seconds[ours] / seconds[theirs])
     return tuple(ratios)
 
 
-def _seconds(call: Callable[[], object]) -> float:
+def seconds_of(call: Callable[[], object]) -> float:
+    """Seconds on the clock on the wall."""
     started = time.perf_counter()
     call()
     return time.perf_counter() - started

@@ -1,0 +1,1 @@
+"""What grows with what: time and memory in sizes that double, without a limit."""
