@@ -1,8 +1,9 @@
 """A recording in the Chrome trace format, for Perfetto (ui.perfetto.dev) or chrome://tracing.
 
 Each rank is a process with lanes for its labels, for what it computes or waits for, and for its
-collectives, receives and sends, each on as many lanes as were under way at once; an arrow leads
-from each send to its receive, and memory is a curve. Times are those of the clock on the wall.
+collectives, receives and sends, each on as many lanes as were under way at once. An arrow leads
+from each send to what its receiver did next, and memory is a curve. Times are those of the clock on
+the wall.
 
 Format: "Trace Event Format", Google, 2016: complete events X, flows s and f, counters C, metadata
 M; times in microseconds. Two habits of Perfetto: a thread's number belongs to one process alone,
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from course_lib.observe.wording import name
 
 if TYPE_CHECKING:
+    from course_lib.observe.events import CommEvent
     from course_lib.observe.trace import Trace
 
 _ROWS = ("labels", "computes or waits", "collectives", "receives", "sends")  # from above
@@ -127,21 +129,38 @@ def _slice(
 def _arrows(
     trace: "Trace", lanes: Mapping[tuple[int, int], _Lane], threads: Mapping[_Lane, int]
 ) -> Iterator[dict]:
+    goes_on: dict[int, float] = {}  # by rank, when it last began to compute
+    for span in trace.compute:
+        goes_on[span.rank] = max(span.start, goes_on.get(span.rank, 0))
     for number, (send, receive) in enumerate(trace.match().pairs):
         if send.done is None or receive.done is None:
             continue
-        # The beginning of an arrow binds to the slice around it, as does an end with bp "e".
-        for phase, event, time in (("s", send, send.issued), ("f", receive, receive.done)):
-            yield {
-                "ph": phase,
-                "bp": "e",
-                "id": number,
-                "cat": "message",
-                "name": "message",
-                "pid": event.rank,
-                "tid": threads[lanes[event.rank, event.n]],
-                "ts": time,
-            }
+        yield _end("s", number, send, threads[lanes[send.rank, send.n]], send.issued)
+        # To what the rank does next, if anything. Not to the receive, which may have begun before
+        # the send: Perfetto lets every arrow start at the slice that began first.
+        if goes_on.get(receive.rank, -1) >= receive.done:
+            thread = threads[receive.rank, _COMPUTE, 0]
+            yield _end("f", number, receive, thread, receive.done)
+        else:
+            thread = threads[lanes[receive.rank, receive.n]]
+            yield _end("f", number, receive, thread, receive.done) | {"bp": "e"}
+
+
+def _end(phase: str, number: int, event: "CommEvent", thread: int, time: float) -> dict:
+    """One end of an arrow.
+
+    A beginning is bound to the slice around it, as is an end with bp "e"; an end without it, to the
+    next slice of its thread.
+    """
+    return {
+        "ph": phase,
+        "id": number,
+        "cat": "message",
+        "name": "message",
+        "pid": event.rank,
+        "tid": thread,
+        "ts": time,
+    }
 
 
 def _memory(trace: "Trace") -> Iterator[dict]:

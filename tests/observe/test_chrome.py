@@ -1,6 +1,7 @@
 """The Chrome trace format: read back by a parser that knows the rules of the format."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -58,6 +59,10 @@ def opened(trace, path):
     return names, lanes, arrows, counters
 
 
+def is_around(end, piece):
+    return piece["ts"] <= end["ts"] <= piece["ts"] + piece["dur"] + 1e-3
+
+
 def test_a_viewer_can_open_it(trace, tmp_path):
     names, lanes, arrows, counters = opened(trace, tmp_path / "trace.json")
     assert [names[rank,] for rank in range(3)] == ["rank 0", "rank 1", "rank 2"]
@@ -71,15 +76,25 @@ def test_a_viewer_can_open_it(trace, tmp_path):
     assert found[0, "collectives"] == {"all_reduce"}
     assert len(arrows) == 3
     for arrow in arrows.values():
-        for end in arrow.values():  # each end is inside a slice of its lane
-            assert any(
-                s["ts"] <= end["ts"] <= s["ts"] + s["dur"] + 1e-3
-                for s in lanes[end["pid"], end["tid"]]
-            )
-        assert arrow["f"]["pid"] == (arrow["s"]["pid"] + 1) % 3
-        assert arrow["s"]["ts"] < arrow["f"]["ts"]
+        begin, end = arrow["s"], arrow["f"]
+        assert names[begin["pid"], begin["tid"]] == "sends"
+        assert any(is_around(begin, s) for s in lanes[begin["pid"], begin["tid"]])
+        # What the receiver does next, which is there: it calls the all-reduce
+        assert names[end["pid"], end["tid"]] == "computes or waits"
+        assert any(s["ts"] >= end["ts"] for s in lanes[end["pid"], end["tid"]])
+        assert end["pid"] == (begin["pid"] + 1) % 3
+        assert begin["ts"] < end["ts"]
     assert {e["pid"] for e in counters} == {0, 1, 2}
     assert max(e["args"]["communication"] for e in counters) == 8000
+
+
+def test_a_receive_that_nothing_follows_has_the_arrow_itself(trace, tmp_path):
+    last = replace(trace, compute=[], labels=[], blocks=[])
+    names, lanes, arrows, _ = opened(last, tmp_path / "trace.json")
+    for arrow in arrows.values():
+        end = arrow["f"]
+        assert (end["bp"], names[end["pid"], end["tid"]]) == ("e", "receives")
+        assert any(is_around(end, s) for s in lanes[end["pid"], end["tid"]])
 
 
 def test_everything_survives_a_file(trace, tmp_path):
