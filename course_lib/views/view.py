@@ -1,8 +1,11 @@
 """What every view is: a picture and the same in words, in one output."""
 
 import io
+import textwrap
 
 from matplotlib.figure import Figure
+
+_LETTERS = 125  # of 9 points, in 9 inches
 
 
 class View:
@@ -19,8 +22,12 @@ class View:
     def png(self) -> bytes:
         """The picture's bytes, as an Image widget takes them."""
         buffer = io.BytesIO()
-        # Without the metadata the same picture has the same bytes on every version.
-        self.figure.savefig(buffer, format="png", dpi=100, metadata={"Software": None})
+        # Without the metadata the same picture has the same bytes on every version. Areas of one
+        # colour are as small after compression at level 3 as at the usual 6, in half the time.
+        self.figure.savefig(
+            buffer, format="png", dpi=100, metadata={"Software": None},
+            pil_kwargs={"compress_level": 3},
+        )  # fmt: skip
         return buffer.getvalue()
 
     def __repr__(self) -> str:
@@ -33,6 +40,7 @@ class View:
 def said(words: str) -> View:
     """In place of a picture that cannot be drawn: why, its first line in the figure."""
     figure = Figure(figsize=(9, 1.2))
-    first = words.split("\n")[0]
-    figure.text(0.02, 0.5, first, fontsize=9, wrap=True, va="center")
+    # By matplotlib's own wrapping, which measures every word, this would take 40 ms.
+    first = textwrap.fill(words.split("\n")[0], _LETTERS)
+    figure.text(0.02, 0.5, first, fontsize=9, va="center")
     return View(figure, words)
