@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
+from matplotlib.lines import Line2D
 
 from course_lib.views.palette import LINES
+from course_lib.views.scales import decades, scale_x, scale_y
 from course_lib.views.units import size_text, time_text
 from course_lib.views.view import View
 
@@ -55,17 +56,24 @@ def _draw(lines: Mapping, points: Mapping, title: str) -> Figure:
     measured = [size for sizes, _ in points.values() for size in sizes]
     low, high = (min(measured), max(measured)) if measured else (1e3, 1e9)
     grid = [low * (high / low) ** (k / 80) for k in range(81)]
+    seen = [time for _, times in points.values() for time in times]
     for (name, line), (color, dashes) in zip(lines.items(), LINES, strict=False):
-        ax.plot(grid, [line(size) for size in grid], color=color, linestyle=dashes, label=name)
+        times = [line(size) for size in grid]
+        seen += times
+        ax.add_line(Line2D(grid, times, color=color, linestyle=dashes, label=name))
     for name, (sizes, times) in points.items():
         ax.plot(sizes, times, "o", color="black", markerfacecolor="white", label=name)
-    ax.set(xscale="log", yscale="log", xlabel="size", ylabel="time", title=title)
-    ax.xaxis.set_major_formatter(lambda size, _: size_text(size))
-    ax.yaxis.set_major_formatter(lambda seconds, _: time_text(seconds))
-    low_time, high_time = ax.get_ylim()
-    if high_time < 10 * low_time:  # no power of ten may lie between
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    ax.set(xscale="log", yscale="log", xlim=_wider(grid), ylim=_wider(seen))
     ax.minorticks_off()
-    ax.grid(alpha=0.3)
-    ax.legend(fontsize=8)
+    scale_x(ax, decades(*ax.get_xlim(), size_text), "size", size=8, grid=True)
+    scale_y(ax, decades(*ax.get_ylim(), time_text), "time", size=8, grid=True)
+    ax.set_title(title, fontsize=9, weight="bold", y=1)
+    ax.legend(fontsize=8, loc="upper left")
     return figure
+
+
+def _wider(values: Sequence[float]) -> tuple[float, float]:
+    """From least to most on a logarithmic scale, and a twentieth more on both sides."""
+    low, high = min(values), max(values)
+    more = max(high / low, 1.1) ** 0.05
+    return low / more, high * more

@@ -3,14 +3,18 @@
 from collections.abc import Mapping
 
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.transforms import ScaledTranslation
 
 from course_lib.observe import Memory
-from course_lib.views.palette import ALARM, MEMORY
+from course_lib.views.areas import key, stack
+from course_lib.views.lettering import letter, width
+from course_lib.views.palette import ALARM, INK, MEMORY
+from course_lib.views.scales import round_numbers, scale_x, scale_y
 from course_lib.views.units import size_text
 from course_lib.views.view import View
 
 Bars = Mapping[str, Mapping[str, float]]  # name of the bar -> purpose -> bytes
+_WIDTH, _SHARE = 7.6, 0.78  # inches, and what of it is bytes
 _CUT = 3  # times the capacity: what is longer is cut off, or the others would vanish
 
 
@@ -69,54 +73,41 @@ def _draw(bars: Bars, capacity: float | None, title: str) -> Figure:
     totals = {name: sum(parts.values()) for name, parts in bars.items()}
     longest = max(totals.values()) or 1
     limit = 1.18 * (longest if capacity is None else max(capacity, min(longest, _CUT * capacity)))
-    figure = Figure(figsize=(7.6, 0.36 * len(bars) + 1.25))
-    high = figure.get_figheight()
-    ax = figure.add_axes((0.2, 0.78 / high, 0.78, 1 - 1.1 / high))
-    starts = dict.fromkeys(bars, 0.0)
+    high = 0.36 * len(bars) + (1.25 if capacity is None else 1.4)
+    figure = Figure(figsize=(_WIDTH, high))
+    ax = figure.add_axes((0.2, 0.78 / high, _SHARE, 0.36 * len(bars) / high))
     shown = _shown(bars)
-    for part in shown:
-        fill = MEMORY[part]
-        widths = [parts.get(part, 0) for parts in bars.values()]
-        ax.barh(
-            range(len(bars)), widths, 0.72, list(starts.values()),
-            color=fill.color, hatch=fill.hatch, edgecolor="white", linewidth=0.5,
-        )  # fmt: skip
-        for name, width in zip(bars, widths, strict=True):
-            starts[name] += width
+    stack(ax, {part: [parts.get(part, 0) for parts in bars.values()] for part in shown}, MEMORY)
+    words = []
     for place, total in enumerate(totals.values()):
         over = capacity is not None and total > capacity
-        cut = total > limit * 0.85
-        said = f"{size_text(total)}{' →' if total > limit else ''}"
-        ax.text(
-            limit * 0.99 if cut else total + limit * 0.01,
-            place,
-            said,
-            va="center",
-            ha="right" if cut else "left",
-            fontsize=8,
-            weight="bold" if over else "normal",
-            bbox={"boxstyle": "square,pad=0.15", "fc": "white", "ec": "none"} if cut else None,
-        )
-    if capacity is not None:
-        ax.axvline(capacity, color=ALARM, linewidth=2, linestyle="--")
+        if total > limit * 0.85:
+            ax.text(
+                limit * 0.99, place, f"{size_text(total)}{' →' if total > limit else ''}",
+                va="center", ha="right", fontsize=8, weight="bold" if over else "normal",
+                bbox={"boxstyle": "square,pad=0.15", "fc": "white", "ec": "none"},
+            )  # fmt: skip
+        else:
+            words.append((_beside(total, capacity, limit), place, size_text(total), INK, over))
+    for bold in (False, True):
+        letter(ax, [word[:4] for word in words if word[4] == bold], 8, "left", bold)
     ax.set(xlim=(0, limit), ylim=(len(bars) - 0.4, -0.6))
-    ax.set_yticks(range(len(bars)), list(bars), fontsize=8)
-    ax.locator_params(axis="x", nbins=6)
-    ax.xaxis.set_major_formatter(lambda nbytes, _: size_text(nbytes) if nbytes else "0")
-    ax.tick_params(axis="x", labelsize=8)
-    ax.tick_params(axis="y", length=0)
-    ax.set_xlabel("bytes on a device", fontsize=8)
+    scale_x(ax, round_numbers(0, limit, 6, size_text), "bytes on a device", size=8)
+    scale_y(ax, dict(enumerate(bars)), size=8, ticks=False)
     ax.spines[["top", "right"]].set_visible(False)
     if title:
         figure.text(0.01, 1 - 0.2 / high, title, fontsize=9, weight="bold", va="center")
-    handles = [
-        Patch(facecolor=MEMORY[part].color, hatch=MEMORY[part].hatch, edgecolor="white", label=part)
-        for part in shown
-    ]
     if capacity is not None:
-        handles.append(
-            ax.plot([], [], color=ALARM, linestyle="--", linewidth=2,
-                    label=f"a device: {size_text(capacity)}")[0]
-        )  # fmt: skip
-    figure.legend(handles=handles, loc="lower left", ncols=6, fontsize=8, frameon=False)
+        ax.axvline(capacity, color=ALARM, linewidth=2, linestyle="--")
+        above = ax.get_xaxis_transform() + ScaledTranslation(0, 0.08, figure.dpi_scale_trans)
+        word = (capacity, 1, f"a device: {size_text(capacity)}", ALARM)
+        letter(ax, [word], size=8, transform=above)
+    key(figure, {part: MEMORY[part] for part in shown})
     return figure
+
+
+def _beside(total: float, capacity: float | None, limit: float) -> float:
+    """Where the words behind a bar begin: next to it, but not across the line of the device."""
+    wide = width(size_text(total), 8) / 72 / (_WIDTH * _SHARE) * limit
+    crossed = capacity is not None and total <= capacity < total + 0.01 * limit + wide
+    return (capacity if crossed else total) + 0.01 * limit

@@ -3,18 +3,25 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
+import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.lines import Line2D
+from matplotlib.transforms import ScaledTranslation
 
 from course_lib.observe import Memory, MemoryCurve
-from course_lib.views.palette import MEMORY
+from course_lib.views.areas import area, key
+from course_lib.views.lettering import letter
+from course_lib.views.palette import INK, MEMORY
+from course_lib.views.scales import mark, round_numbers
 from course_lib.views.units import size_text, time_text
 from course_lib.views.view import View
 
 LARGEST = 8  # panels
-_MOST_POINTS = 400  # of a curve; no panel of several is wider than that
+_MOST_POINTS = 800  # of the curves beside each other: about one a pixel
+_ROW, _PANEL = 1.9, 1.4  # inches from one row of panels to the next, and what of it is a panel
+_GAP = 0.12  # between two panels, in widths of a panel
+
+Peak = tuple[int, dict[str, int]]  # bytes in all, and by kind
 
 
 def memory_curves(
@@ -36,7 +43,8 @@ def memory_curves(
         panels = {name: _curve(name, memory, rank) for name, memory in runs.items()}
     if not 1 <= len(panels) <= LARGEST:
         raise ValueError(f"the picture holds 1 to {LARGEST} panels, not {len(panels)}")
-    return View(_draw(panels, title, over), _text(panels, title))
+    peaks = {name: _peak(curve) for name, curve in panels.items()}
+    return View(_draw(panels, peaks, title, over), _text(peaks, title))
 
 
 # ------------------------------------------------------------------------------------------------
@@ -48,7 +56,7 @@ def _curve(name: str, memory: Memory, rank: int) -> MemoryCurve:
     return memory.curves[rank]
 
 
-def _peak(curve: MemoryCurve) -> tuple[int, dict[str, int]]:
+def _peak(curve: MemoryCurve) -> Peak:
     """The most bytes at one time, and which."""
     total = curve.total
     if not total:
@@ -57,9 +65,8 @@ def _peak(curve: MemoryCurve) -> tuple[int, dict[str, int]]:
     return total[top], {kind: column[top] for kind, column in curve.nbytes.items()}
 
 
-def _text(panels: Mapping[str, MemoryCurve], title: str) -> str:
+def _text(peaks: Mapping[str, Peak], title: str) -> str:
     """No times: they are measured, and no two runs have the same."""
-    peaks = {name: _peak(curve) for name, curve in panels.items()}
     shown = [kind for kind in MEMORY if any(parts[kind] for _, parts in peaks.values())]
     rows = [["at its peak", *shown, "total"]]
     for name, (total, parts) in peaks.items():
@@ -73,81 +80,86 @@ def _text(panels: Mapping[str, MemoryCurve], title: str) -> str:
     return "\n".join(line.rstrip() for line in ([title] if title else []) + lines)
 
 
-def _draw(panels: Mapping[str, MemoryCurve], title: str, over: str) -> Figure:
+def _draw(
+    panels: Mapping[str, MemoryCurve], peaks: Mapping[str, Peak], title: str, over: str
+) -> Figure:
+    """All panels in one Axes, which draws far faster than one for each.
+
+    A panel is 1 wide and as high as the most bytes are: they are to scale, and so are the gaps.
+    """
     columns = min(4, len(panels)) if len(panels) != 4 else 2
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(9, 1.9 * rows + 0.9))
+    highest = 1.08 * (max(total for total, _ in peaks.values()) or 1)
+    across, down = 1 + _GAP, highest * _ROW / _PANEL  # from one panel to the next
+    figure = Figure(figsize=(9, _ROW * rows + 0.9))
     high = figure.get_figheight()
-    axes = figure.subplots(rows, columns, squeeze=False, sharey=True)
-    figure.subplots_adjust(
-        left=0.085, right=0.985, bottom=0.85 / high, top=1 - 0.55 / high, wspace=0.12, hspace=0.6
-    )
-    most = max(_peak(curve)[0] for curve in panels.values()) or 1
-    shown = [k for k in MEMORY if any(any(curve.nbytes[k]) for curve in panels.values())]
-    for ax, (name, curve) in zip(axes.flat, panels.items(), strict=False):
-        _stack(ax, curve, shown, over)
-        top = _peak(curve)[0]
-        ax.axhline(top, color="black", linewidth=0.8, linestyle=":")
-        ax.set_title(f"{name}: peak {size_text(top)}", fontsize=8, weight="bold", pad=3)
-        ax.set_ylim(0, 1.08 * most)
-        ax.tick_params(labelsize=7)
-        ax.locator_params(axis="x", nbins=3)
-        ax.locator_params(axis="y", nbins=4)
-        if over == "time":
-            ax.xaxis.set_major_formatter(lambda seconds, _: time_text(seconds) if seconds else "0")
-        ax.yaxis.set_major_formatter(lambda nbytes, _: size_text(nbytes) if nbytes else "0")
-        ax.spines[["top", "right"]].set_visible(False)
-    for ax in axes.flat[len(panels) :]:
-        ax.axis("off")
+    ax = figure.add_axes((0.085, 0.85 / high, 0.9, (_ROW * (rows - 1) + _PANEL) / high))
+    ax.set(xlim=(0, columns * across - _GAP), ylim=(0, (rows - 1) * down + highest))
+    ax.axis("off")
+    text = time_text if over == "time" else "{:g}".format
+    steps = round_numbers(0, highest, 4, size_text)
+    areas: dict[str, list[np.ndarray]] = {}
+    heads, below, aside, frames, tops = [], [], [], [], []
+    for place, (name, curve) in enumerate(panels.items()):
+        left, low = place % columns * across, (rows - 1 - place // columns) * down
+        end = _end(curve, over)
+        for kind, outline in _stack(curve, over, _MOST_POINTS // columns).items():
+            areas.setdefault(kind, []).append(outline / (end, 1) + (left, low))
+        peak = peaks[name][0]
+        heads.append((left + 0.5, low + highest, f"{name}: peak {size_text(peak)}", INK))
+        marks = round_numbers(0, end, 3, text)
+        below += [(left + x / end, low, said) for x, said in marks.items()]
+        aside += [(left, low + y, "" if place % columns else said) for y, said in steps.items()]
+        frames += [(left, low + highest), (left, low), (left + 1, low), (np.nan, np.nan)]
+        tops += [(left, low + peak), (left + 1, low + peak), (np.nan, np.nan)]
+    shown = {kind: MEMORY[kind] for kind in MEMORY if kind in areas}
+    for kind, fill in shown.items():
+        area(ax, areas[kind], fill, kind, edge=0)
+    ax.add_artist(Line2D(*np.transpose(frames), color=INK, linewidth=0.8, clip_on=False))
+    ax.add_artist(Line2D(*np.transpose(tops), color=INK, linewidth=0.8, linestyle=":"))
+    mark(ax, below, "below")
+    mark(ax, aside, "left")
+    above = ScaledTranslation(0, 0.08, figure.dpi_scale_trans)
+    letter(ax, heads, size=8, bold=True, transform=ax.transData + above)
     label = "allocations and releases, in order" if over == "order" else "time since the first"
-    figure.supxlabel(label, fontsize=8, y=0.42 / high)
+    figure.supxlabel(label, fontsize=8, y=0.4 / high)
     figure.supylabel("bytes held", fontsize=8, x=0.005)
     if title:
         figure.text(0.01, 1 - 0.15 / high, title, fontsize=9, weight="bold", va="center")
-    handles = [
-        Patch(facecolor=MEMORY[kind].color, hatch=MEMORY[kind].hatch, edgecolor="white", label=kind)
-        for kind in shown
-    ]
-    figure.legend(handles=handles, loc="lower left", ncols=6, fontsize=8, frameon=False)
+    key(figure, shown)
     return figure
 
 
-def _stack(ax: Axes, curve: MemoryCurve, shown: list[str], over: str) -> None:
-    """Areas on top of each other, with steps: bytes stay until they change."""
-    picked = _thin(curve.total)
-    if not picked:
-        return
+def _end(curve: MemoryCurve, over: str) -> float:
+    """Where a panel ends: how many changes there were, or seconds from the first to the last."""
     if over == "order":
-        times, end = picked, len(curve.times)
-    else:
-        times = [curve.times[k] - curve.times[0] for k in picked]
-        end = curve.times[-1] - curve.times[0] or 1e-6
-    across = [*[t for time in times for t in (time, time)][1:], end]
-    below = [0] * len(across)
-    for kind in shown:
-        column = curve.nbytes[kind]
-        steps = [n for k in picked for n in (column[k], column[k])]
-        above = [low + more for low, more in zip(below, steps, strict=True)]
-        outline = [*zip(across, below, strict=True), *zip(across[::-1], above[::-1], strict=True)]
-        fill = MEMORY[kind]
-        ax.add_collection(
-            PolyCollection(
-                [outline], facecolors=fill.color, hatch=fill.hatch or None, edgecolors="white",
-                linewidths=0.3, label=kind,
-            ),
-            autolim=False,
-        )  # fmt: skip
-        below = above
-    ax.set_xlim(0, end)
+        return len(curve.times) or 1
+    return (curve.times[-1] - curve.times[0] if curve.times else 0) or 1e-6
 
 
-def _thin(total: list[int]) -> list[int]:
+def _stack(curve: MemoryCurve, over: str, most: int) -> dict[str, np.ndarray]:
+    """Outlines (corners, 2) on top of each other, with steps: bytes stay until they change."""
+    picked = _thin(np.array(curve.total), most)
+    if not len(picked):
+        return {}
+    starts = picked if over == "order" else np.array(curve.times)[picked] - curve.times[0]
+    x = np.append(np.repeat(starts, 2)[1:], _end(curve, over))
+    low, outlines = np.zeros(len(x)), {}
+    for kind in MEMORY:
+        column = np.array(curve.nbytes[kind])
+        if column.any():
+            top = low + np.repeat(column[picked], 2)
+            corners = np.append(x, x[::-1]), np.append(low, top[::-1])
+            outlines[kind] = np.stack(corners, axis=1)
+            low = top
+    return outlines
+
+
+def _thin(total: np.ndarray, most: int) -> np.ndarray:
     """Places to draw: all, or in each stretch of a long curve the highest and the last."""
-    if len(total) <= _MOST_POINTS:
-        return list(range(len(total)))
-    stretch = -(-2 * len(total) // _MOST_POINTS)
-    picked = set()
-    for first in range(0, len(total), stretch):
-        places = range(first, min(first + stretch, len(total)))
-        picked |= {max(places, key=total.__getitem__), places[-1]}
-    return sorted(picked)
+    if len(total) <= most:
+        return np.arange(len(total))
+    stretch = -(-2 * len(total) // most)
+    starts = range(0, len(total), stretch)
+    highest = [start + int(total[start : start + stretch].argmax()) for start in starts]
+    return np.unique([*highest, *(min(s + stretch, len(total)) - 1 for s in starts)])

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from matplotlib.axes import Axes
+import numpy as np
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Timeline
 from course_lib.simulate import costs
 from course_lib.simulate.data_parallel import Layer, bucket_layers, data_parallel_step
+from course_lib.views.areas import key
 from course_lib.views.lettering import letter
 from course_lib.views.palette import OPERATIONS, STEP
+from course_lib.views.scales import scale_y
 from course_lib.views.units import size_text, time_text
 from course_lib.views.view import View
 
@@ -101,13 +102,13 @@ def _draw(steps: Mapping[str, Timeline]) -> Figure:
     ax.set(xlim=(0, end), ylim=(rows, 0))
     ax.axis("off")
     boxes: dict[str, list] = {}
-    words = []
+    words, tracks = [], {}
     for number, (name, step) in enumerate(steps.items()):
         top = 3.6 * number
         ax.text(0, top + 0.8, f"{name}: {_summary(step)}", fontsize=8, weight="bold")
         for row, track in enumerate((COMPUTE, COMMUNICATION)):
             y = top + 1.1 + row
-            _label(ax, y, ("device", "network")[row], end)
+            tracks[y + 0.47] = ("device", "network")[row]
             for place, (start, stop, what) in enumerate(_spans(step, track)):
                 kind = "bucket" if track == COMMUNICATION else what[0]
                 corners = [(start, y), (stop, y), (stop, y + 0.9), (start, y + 0.9)]
@@ -119,13 +120,12 @@ def _draw(steps: Mapping[str, Timeline]) -> Figure:
     for kind, corners in boxes.items():
         fill = _FILLS[kind]
         ax.add_collection(
-            PolyCollection(corners, facecolors=fill.color, edgecolors="white", linewidths=0.5)
+            PolyCollection(
+                np.array(corners), facecolors=fill.color, edgecolors="white", linewidths=0.5
+            ),
+            autolim=False,
         )
     letter(ax, words)
-    patches = [Patch(color=_FILLS[k].color, label=_LEGEND[k]) for k in _FILLS if k in boxes]
-    figure.legend(handles=patches, loc="lower left", ncols=3, fontsize=8, frameon=False)
+    scale_y(ax, tracks, size=8, ticks=False)
+    key(figure, {_LEGEND[kind]: fill for kind, fill in _FILLS.items() if kind in boxes})
     return figure
-
-
-def _label(ax: Axes, y: float, text: str, end: float) -> None:
-    ax.text(-0.008 * end, y + 0.47, text, fontsize=8, ha="right", va="center")

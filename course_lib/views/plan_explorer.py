@@ -1,15 +1,19 @@
 """The planner under sliders: model, cluster, nodes, batch; memory and time of the best meshes."""
 
+from collections.abc import Callable, Mapping, Sequence
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from course_lib.simulate.cluster import CLUSTERS
 from course_lib.simulate.planner import plan
 from course_lib.simulate.plans import Plan, Plans
 from course_lib.simulate.transformer import Transformer
+from course_lib.views.areas import key, stack
 from course_lib.views.explore import Explorer, explore
-from course_lib.views.palette import ALARM, MEMORY, STEP
+from course_lib.views.lettering import letter
+from course_lib.views.palette import ALARM, INK, MEMORY, STEP, Fill
+from course_lib.views.scales import round_numbers, scale_x, scale_y
 from course_lib.views.units import size_text, time_text
 from course_lib.views.view import View, said
 
@@ -62,11 +66,11 @@ def plan_explorer() -> Explorer:
 
 
 def _draw(plans: Plans, shown: list[Plan]) -> Figure:
-    figure = Figure(figsize=(10, 0.42 * len(shown) + 1.75))
-    high = figure.get_figheight()
-    bottom, tall = 1.0 / high, 1 - 1.6 / high
-    memory = figure.add_axes((0.215, bottom, 0.33, tall))
-    step = figure.add_axes((0.60, bottom, 0.36, tall))
+    high = 0.41 * len(shown) + 1.3
+    figure = Figure(figsize=(9.3, high))
+    bottom, tall = 0.9 / high, 1 - 1.3 / high
+    memory = figure.add_axes((0.225, bottom, 0.335, tall))
+    step = figure.add_axes((0.61, bottom, 0.38, tall))
     best, days = shown[0], shown[0].days(300e9)
     figure.text(
         0.01,
@@ -77,57 +81,50 @@ def _draw(plans: Plans, shown: list[Plan]) -> Figure:
         weight="bold",
         va="center",
     )
-    held = [[getattr(p.memory, part) for part in _HELD] for p in shown]
-    fills = [MEMORY[part] for part in _HELD]
-    _stack(memory, held, fills)
-    capacity = plans.cluster.device.memory
+    capacity, longest = plans.cluster.device.memory, max(p.step.total for p in shown)
+    held = {part: [getattr(p.memory, part) for p in shown] for part in _HELD}
+    _bars(
+        memory,
+        held,
+        MEMORY,
+        1.08 * capacity,
+        size_text,
+        f"bytes on a device of {size_text(capacity)}",
+    )
     memory.axvline(capacity, color=ALARM, linestyle="--", linewidth=2)
-    memory.set_xlim(0, 1.08 * capacity)
-    memory.xaxis.set_major_formatter(lambda nbytes, _: size_text(nbytes) if nbytes else "0")
-    memory.set_xlabel(f"bytes on a device of {size_text(capacity)}", fontsize=8)
-    memory.set_yticks(range(len(shown)), [_name(p) for p in shown], fontsize=7)
-    _stack(step, [[getattr(p.step, part) for part in STEP] for p in shown], list(STEP.values()))
-    longest = max(p.step.total for p in shown)
-    for place, p in enumerate(shown):
-        step.text(
-            p.step.total + 0.01 * longest, place, f"{p.flops_per_second / 1e12:.0f} TFLOP/s",
-            va="center", fontsize=7,
-        )  # fmt: skip
-    step.set_xlim(0, 1.22 * longest)
-    step.xaxis.set_major_formatter(lambda seconds, _: time_text(seconds) if seconds else "0")
-    step.set_xlabel("a step; communication that nothing hides", fontsize=8)
-    step.set_yticks([])
-    for left, names, colors, columns in ((0.2, _HELD, MEMORY, 2), (0.595, [*STEP], STEP, 3)):
-        handles = [
-            Patch(facecolor=colors[n].color, hatch=colors[n].hatch, edgecolor="white", label=n)
-            for n in names
-        ]
-        figure.legend(
-            handles=handles, loc="lower left", bbox_to_anchor=(left, 0), ncols=columns,
-            fontsize=7, frameon=False,
-        )  # fmt: skip
+    scale_y(memory, {place - 0.17: _mesh(p) for place, p in enumerate(shown)}, ticks=False)
+    scale_y(memory, {place + 0.17: _options(p) for place, p in enumerate(shown)}, ticks=False)
+    times = {part: [getattr(p.step, part) for p in shown] for part in STEP}
+    _bars(step, times, STEP, 1.22 * longest, time_text, "a step; communication that nothing hides")
+    rates = [
+        (p.step.total + 0.01 * longest, place, f"{p.flops_per_second / 1e12:.0f} TFLOP/s", INK)
+        for place, p in enumerate(shown)
+    ]
+    letter(step, rates, align="left")
+    key(figure, {part: MEMORY[part] for part in _HELD}, left=2.0, columns=2, size=7)
+    key(figure, STEP, left=5.6, columns=3, size=7)
     return figure
 
 
-def _name(plan: Plan) -> str:
-    mesh = plan.mesh
-    return (
-        f"data {mesh.data} x tensor {mesh.tensor} x pipe {mesh.pipeline}\n"
-        f"ZeRO {plan.zero}, recompute {plan.recompute}, b {plan.micro_batch}"
-    )
-
-
-def _stack(ax: Axes, rows: list[list[float]], fills: list) -> None:
-    starts = [0.0] * len(rows)
-    for part, fill in enumerate(fills):
-        widths = [row[part] for row in rows]
-        ax.barh(
-            range(len(rows)), widths, 0.7, starts,
-            color=fill.color, hatch=fill.hatch, edgecolor="white", linewidth=0.5,
-        )  # fmt: skip
-        starts = [start + width for start, width in zip(starts, widths, strict=True)]
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.tick_params(axis="x", labelsize=7)
-    ax.tick_params(axis="y", length=0)
-    ax.locator_params(axis="x", nbins=5)
+def _bars(
+    ax: Axes,
+    parts: Mapping[str, Sequence[float]],
+    fills: Mapping[str, Fill],
+    limit: float,
+    text: Callable[[float], str],
+    label: str,
+) -> None:
+    stack(ax, parts, fills, thick=0.7)
+    ax.set(xlim=(0, limit), ylim=(len(next(iter(parts.values()))) - 0.4, -0.6))
     ax.spines[["top", "right"]].set_visible(False)
+    scale_x(ax, round_numbers(0, limit, 5, text), label)
+    scale_y(ax, {})
+
+
+def _mesh(plan: Plan) -> str:
+    mesh = plan.mesh
+    return f"data {mesh.data} x tensor {mesh.tensor} x pipe {mesh.pipeline}"
+
+
+def _options(plan: Plan) -> str:
+    return f"ZeRO {plan.zero}, recompute {plan.recompute}, b {plan.micro_batch}"

@@ -12,6 +12,7 @@ has it (Patarasuk & Yuan, JPDC 69(2), 2009).
 
 from dataclasses import dataclass
 
+import numpy as np
 from matplotlib import colormaps
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
@@ -98,13 +99,13 @@ def _draw(steps: list[RingStep], n: int) -> Figure:
         "one row a rank, one column a chunk; outlined: has just arrived; dark: complete",
         fontsize=8,
     )
-    boxes, shades, outlined, words = [], [], [], []
+    boxes, shades, outlined, words, names, ranks = [], [], [], [], [], []
     for index, step in enumerate(steps):
         left, top = index % columns * width, index // columns * height + 0.8
-        ax.text(left, top - 0.15, step.name, fontsize=9, weight="bold")
+        names.append((left, top - 0.33, step.name, INK))
         for rank in range(n):
             if index % columns == 0:
-                ax.text(left - 0.2, top + rank + 0.5, f"rank {rank}", fontsize=8, **_CENTER_RIGHT)
+                ranks.append((left - 0.2, top + rank + 0.5, f"rank {rank}", INK))
             for chunk, value in enumerate(step.sums[rank]):
                 parts = str(value).count("1")
                 boxes.append(_square(left + chunk, top + rank))
@@ -114,8 +115,12 @@ def _draw(steps: list[RingStep], n: int) -> Figure:
             if step.received[rank] is not None:
                 outlined.append(_square(left + step.received[rank], top + rank, margin=0.06))
     letter(ax, words, size=8)
+    letter(ax, names, size=9, align="left", bold=True)
+    letter(ax, ranks, size=8, align="right")
     colors = colormaps["Blues"](shades)
-    ax.add_collection(PolyCollection(boxes, facecolors=colors, edgecolors="white", zorder=0))
+    ax.add_collection(
+        PolyCollection(np.array(boxes), facecolors=colors, edgecolors="white", zorder=0)
+    )
     ax.add_collection(PolyCollection(outlined, facecolors="none", edgecolors=ALARM, linewidths=2))
     return figure
 
@@ -124,6 +129,3 @@ def _square(left: float, top: float, margin: float = 0.0) -> list[tuple[float, f
     """Corners of a cell; far cheaper to draw by the hundred than patches are."""
     near, far = margin, 1 - margin
     return [(left + x, top + y) for x, y in ((near, near), (far, near), (far, far), (near, far))]
-
-
-_CENTER_RIGHT = {"ha": "right", "va": "center"}

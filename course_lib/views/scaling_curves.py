@@ -8,6 +8,7 @@ from course_lib.simulate.cluster import CLUSTERS
 from course_lib.simulate.collectives import collective_seconds
 from course_lib.views.explore import Explorer, explore
 from course_lib.views.palette import LINES
+from course_lib.views.scales import decades, round_numbers, scale_x, scale_y
 from course_lib.views.units import size_text, time_text
 from course_lib.views.view import View
 
@@ -125,14 +126,14 @@ def _draw(
         ax.plot(
             devices, values, color=color, linestyle=dashes, marker=marker, markersize=4, label=name
         )
-    ax.set(xscale="log", xlabel="devices", ylabel=label)
+    ax.set_xscale("log")
     if log:
         ax.set_yscale("log")
     ax.minorticks_off()
-    ax.set_xticks(devices, [str(n) for n in devices], fontsize=8)
-    ax.yaxis.set_major_formatter(lambda value, _: text(value))
-    ax.tick_params(axis="y", labelsize=8)
-    ax.grid(alpha=0.3)
+    scale_x(ax, {n: str(n) for n in devices}, "devices", size=8, grid=True)
+    low, high = ax.get_ylim()
+    marks = decades(low, high, text) if log else round_numbers(low, high, 7, text)
+    scale_y(ax, marks, label, size=8, grid=True)
     ax.legend(fontsize=8)
     figure.text(0.02, 0.955, title, fontsize=9, weight="bold", va="center")
     figure.text(0.02, 0.9, said, fontsize=8, va="center")

@@ -9,15 +9,17 @@ import itertools
 from collections.abc import Mapping
 from typing import Literal
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
 from course_lib.observe.timeline import COMPUTE, Timeline
 from course_lib.techniques.schedules import Op
+from course_lib.views.areas import key
 from course_lib.views.lettering import Word, letter
-from course_lib.views.palette import INK, OPERATIONS, QUIET, Fill
+from course_lib.views.palette import OPERATIONS, QUIET, Fill
+from course_lib.views.scales import round_numbers, scale_x, scale_y
 from course_lib.views.units import time_text
 from course_lib.views.view import View
 
@@ -96,17 +98,16 @@ def _draw(named: Mapping[str, Timeline], unit: str, scale: str) -> Figure:
     figure = Figure(figsize=(_WIDTH, _ROW * height + _FOOT))
     foot = _FOOT / figure.get_figheight()
     ax = figure.add_axes((0.07, foot, _SHARE, 1 - foot))
-    ax.set(xlim=(0, longest), ylim=(height, 0), yticks=[])
+    ax.set(xlim=(0, longest), ylim=(height, 0))
     ax.spines[["left", "right", "top"]].set_visible(False)
-    ax.tick_params(labelsize=7)
     if scale == "each" and len(named) > 1:
-        ax.set_xticks([longest * k / 4 for k in range(5)], [f"{25 * k}%" for k in range(5)])
-        ax.set_xlabel("time, of each run's own length", fontsize=8)
+        quarters = {longest * k / 4: f"{25 * k}%" for k in range(5)}
+        scale_x(ax, quarters, "time, of each run's own length")
     else:
-        ax.set_xlabel("time" if unit == "s" else "time, in units of the costs", fontsize=8)
-        ax.locator_params(axis="x", nbins=6)
-        if unit == "s":
-            ax.xaxis.set_major_formatter(lambda seconds, _: time_text(seconds) if seconds else "0")
+        text = time_text if unit == "s" else "{:g}".format
+        label = "time" if unit == "s" else "time, in units of the costs"
+        scale_x(ax, round_numbers(0, longest, 6, text), label)
+    ranks: dict[float, str] = {}
     boxes: dict[str, list] = {}
     words: list[Word] = []
     top = 0.0
@@ -117,20 +118,15 @@ def _draw(named: Mapping[str, Timeline], unit: str, scale: str) -> Figure:
         top += _HEAD
         stretch = longest / (timeline.makespan or 1) if scale == "each" else 1.0
         _panel(timeline, top, stretch, longest, boxes, words)
-        ranks = range(timeline.world_size)
-        letter(ax, [(-0.033 * longest, top + r + 0.5, f"rank {r}", INK) for r in ranks], size=8)
+        ranks |= {top + r + 0.5: f"rank {r}" for r in range(timeline.world_size)}
         end = timeline.makespan * stretch
         ax.plot([0, end], [top + timeline.world_size] * 2, color="#999999", lw=0.6)
         top += timeline.world_size + 0.3
     _fill(ax, boxes)
     if len(words) <= _MOST_LABELS:
         letter(ax, words)
-    patches = [
-        Patch(color=fill.color, label=_LEGEND[kind])
-        for kind, fill in _FILLS.items()
-        if kind in boxes
-    ]
-    figure.legend(handles=patches, loc="lower left", ncols=6, fontsize=8, frameon=False)
+    scale_y(ax, ranks, size=8, ticks=False)
+    key(figure, {_LEGEND[kind]: fill for kind, fill in _FILLS.items() if kind in boxes})
     return figure
 
 
@@ -164,7 +160,8 @@ def _fill(ax: Axes, boxes: Mapping[str, list]) -> None:
         edge = "none" if kind == "wire" else "white"
         color = _FILLS[kind].color
         ax.add_collection(
-            PolyCollection(corners, facecolors=color, edgecolors=edge, linewidths=0.5)
+            PolyCollection(np.array(corners), facecolors=color, edgecolors=edge, linewidths=0.5),
+            autolim=False,
         )
 
 

@@ -12,16 +12,20 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from matplotlib.collections import PolyCollection
+import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 
+from course_lib.views.areas import area, boxes, key
 from course_lib.views.explore import Explorer, explore
+from course_lib.views.lettering import letter, width
+from course_lib.views.palette import PAPER, Fill
+from course_lib.views.scales import round_numbers, scale_x, scale_y
 from course_lib.views.view import View
 
-COMPUTES, WAITS, STALE = "#0072b2", "#dddddd", "#d55e00"
+_FILLS = {"computes": Fill("#0072b2", ink=PAPER), "waits": Fill("#dddddd")}
+_STALE = Fill("#d55e00")
 HORIZON = 40.0  # tasks of a fast worker that are shown
-_ROW = 0.3  # inches
+_WIDTH, _ROW, _SHARE = 9.0, 0.3, 0.92  # inches, inches, and what of the width is time
 
 
 @dataclass
@@ -136,43 +140,42 @@ def _text(played: Play, bound: float) -> str:
 
 
 def _draw(played: Play) -> Figure:
-    height = _ROW * played.workers + 2.2
-    figure = Figure(figsize=(9, height))
+    height = _ROW * played.workers + 2.5
+    figure = Figure(figsize=(_WIDTH, height))
     figure.text(0.07, 1 - 0.18 / height, _summary(played), fontsize=8, weight="bold")
-    top = 0.3 / height
     share = _ROW * played.workers / height
-    ax = figure.add_axes((0.07, 1 - top - share, 0.92, share))
+    ax = figure.add_axes((0.07, 1 - 0.3 / height - share, _SHARE, share))
     ax.set(xlim=(0, played.horizon), ylim=(played.workers, 0))
     ax.axis("off")
-    for boxes, color in (
-        ([_box(worker, start, stop) for worker, _, start, stop in played.spans], COMPUTES),
-        ([_box(worker, start, stop) for worker, start, stop in played.waits], WAITS),
-    ):
-        ax.add_collection(
-            PolyCollection(boxes, facecolors=color, edgecolors="white", linewidths=0.8)
-        )
-    for worker in range(played.workers):
-        ax.text(-0.3, worker + 0.5, f"worker {worker}", fontsize=8, ha="right", va="center")
-    for worker, task, start, stop in played.spans:
-        if task % 5 == 0 and stop - start >= 0.8:  # a text takes longer to draw than all boxes
-            middle = (start + stop) / 2
-            ax.text(
-                middle, worker + 0.52, f"{task}", fontsize=6, color="white", ha="center",
-                va="center",
-            )  # fmt: skip
+    for name, rows in (("computes", [(w, a, b) for w, _, a, b in played.spans]),
+                       ("waits", played.waits)):  # fmt: skip
+        workers, starts, stops = np.array(rows or np.empty((0, 3))).T
+        area(ax, boxes(starts, workers + 0.08, stops - starts, 0.84), _FILLS[name], edge=0.8)
+    names = {worker + 0.5: f"worker {worker}" for worker in range(played.workers)}
+    scale_y(ax, names, size=8, ticks=False)
+    letter(
+        ax,
+        [
+            ((start + stop) / 2, worker + 0.5, str(task), PAPER)
+            for worker, task, start, stop in played.spans
+            if (stop - start) / played.horizon * _WIDTH * _SHARE * 72 > width(str(task), 6) + 2
+        ],
+        size=6,
+    )
     counts = Counter(played.staleness)
-    most = max(counts, default=0)
-    below = figure.add_axes((0.07, 0.42 / height, 0.92, 1.25 / height))
-    below.bar(range(most + 1), [counts[s] for s in range(most + 1)], color=STALE)
-    below.set_xlabel("staleness: steps between pull and push", fontsize=8)
-    below.set_ylabel("pushes", fontsize=8)
-    below.tick_params(labelsize=7)
+    most, highest = max(counts, default=0), 1.05 * max(counts.values(), default=1)
+    below = figure.add_axes((0.07, 0.75 / height, _SHARE, 1.2 / height))
+    bars = boxes(np.arange(most + 1) - 0.4, 0, 0.8, [counts[s] for s in range(most + 1)])
+    area(below, bars, _STALE)
+    below.set(xlim=(-0.6, most + 0.6), ylim=(0, highest))
     below.spines[["top", "right"]].set_visible(False)
-    patches = [Patch(color=COMPUTES, label="computes"), Patch(color=WAITS, label="waits")]
-    figure.legend(handles=patches, loc="upper right", ncols=2, fontsize=8, frameon=False)
+    scale_x(below, _whole(most, 10), "staleness: steps between pull and push")
+    scale_y(below, _whole(highest, 5), "pushes")
+    key(figure, _FILLS)
     return figure
 
 
-def _box(worker: int, start: float, stop: float) -> list[tuple[float, float]]:
-    low, high = worker + 0.08, worker + 0.92
-    return [(start, low), (stop, low), (stop, high), (start, high)]
+def _whole(highest: float, most: int) -> dict[float, str]:
+    """Marks at whole numbers: nobody pushes half a time."""
+    marks = round_numbers(0, highest, most, "{:g}".format)
+    return {place: text for place, text in marks.items() if place.is_integer()}

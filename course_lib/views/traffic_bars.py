@@ -1,11 +1,17 @@
 """Who sends how much: one bar a rank, runs side by side."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 
 from course_lib.observe import Traffic
-from course_lib.views.palette import SERIES
+from course_lib.views.areas import area, boxes, key
+from course_lib.views.lettering import letter
+from course_lib.views.palette import INK, SERIES
+from course_lib.views.scales import round_numbers, scale_x, scale_y
+from course_lib.views.units import size_text
 from course_lib.views.view import View
 
 
@@ -19,7 +25,8 @@ def traffic_bars(traffic: Mapping[str, Traffic], per_tensor: int | None = None) 
     unit = per_tensor or 1
     sent = {name: [amount / unit for amount in run.sent] for name, run in traffic.items()}
     label = "tensors sent" if per_tensor else "bytes sent"
-    return View(_draw(sent, label), _text(sent, label))
+    text = "{:.3g}".format if per_tensor else size_text
+    return View(_draw(sent, label, text), _text(sent, label))
 
 
 def _text(sent: dict[str, list[float]], label: str) -> str:
@@ -33,27 +40,27 @@ def _text(sent: dict[str, list[float]], label: str) -> str:
     return "\n".join(rows)
 
 
-def _draw(sent: dict[str, list[float]], label: str) -> Figure:
-    figure = Figure(figsize=(6.6, 2.8))
-    ax = figure.add_axes((0.1, 0.1, 0.88, 0.78))
-    width = 0.8 / len(sent)
+def _draw(sent: dict[str, list[float]], label: str, text: Callable[[float], str]) -> Figure:
+    figure = Figure(figsize=(6.6, 3.0))
+    ax = figure.add_axes((0.11, 0.19, 0.87, 0.71))
+    ranks = np.arange(len(next(iter(sent.values()))))
+    highest = max(map(max, sent.values()))
+    wide = 0.8 / len(sent)
+    fills = dict(zip(sent, SERIES, strict=False))
+    words = []
     for position, (name, amounts) in enumerate(sent.items()):
-        offset = (position - (len(sent) - 1) / 2) * width
-        bars = ax.bar(
-            [rank + offset for rank in range(len(amounts))],
-            amounts,
-            width,
-            label=name,
-            color=SERIES[position].color,
-            hatch=SERIES[position].hatch,
-            edgecolor="white",
-        )
-        ax.bar_label(bars, fmt="%.3g", fontsize=7)
-    ax.set_xticks(range(len(amounts)), [f"rank {rank}" for rank in range(len(amounts))])
-    ax.set_ylabel(label)
+        left = ranks + (position - len(sent) / 2) * wide
+        area(ax, boxes(left, 0, wide, amounts), fills[name], name)
+        words += [(x + wide / 2, n, text(n), INK) for x, n in zip(left, amounts, strict=True)]
+    above = ScaledTranslation(0, 0.07, figure.dpi_scale_trans)
+    letter(ax, words, transform=ax.transData + above)
+    ax.set(xlim=(-0.6, len(ranks) - 0.4), ylim=(0, 1.1 * highest or 1))
+    ax.spines[["top", "right"]].set_visible(False)
+    scale_x(ax, {rank: f"rank {rank}" for rank in ranks}, size=8)
+    scale_y(ax, round_numbers(0, 1.1 * highest or 1, 6, text), label, size=8)
     name = max(sent, key=lambda name: max(sent[name]))
     rank, most = max(enumerate(sent[name]), key=lambda item: item[1])
-    ax.set_title(f"most {label}: {name}, rank {rank}, {most:.3g}", fontsize=9, weight="bold")
-    ax.legend(fontsize=8)
-    ax.spines[["top", "right"]].set_visible(False)
+    title = f"most {label}: {name}, rank {rank}, {text(most)}"
+    ax.set_title(title, fontsize=9, weight="bold", y=1)
+    key(figure, fills)
     return figure

@@ -3,10 +3,15 @@
 from collections.abc import Mapping
 
 from matplotlib.figure import Figure
+from matplotlib.transforms import ScaledTranslation
 
 from course_lib.observe import Trace
+from course_lib.views.lettering import letter
+from course_lib.views.palette import INK, PAPER
+from course_lib.views.scales import grid_lines, scale_y
 from course_lib.views.view import View
 
+_LEFT = 0.75  # inches for the names of rows
 LARGEST = 8  # ranks; with more the numbers no longer fit their squares
 
 
@@ -41,28 +46,33 @@ def _text(name: str, matrix: list[list[int]]) -> str:
 
 def _draw(matrices: Mapping[str, list[list[int]]]) -> Figure:
     most = max(max(map(max, matrix)) for matrix in matrices.values()) or 1
-    side = 0.5 * max(3, *map(len, matrices.values())) + 0.9
-    figure = Figure(figsize=(side * len(matrices) + 0.2, side))
-    panels = figure.subplots(1, len(matrices), squeeze=False)[0]
-    figure.subplots_adjust(left=0.75 / figure.get_figwidth(), right=0.99, bottom=0.03, top=0.8)
-    for ax, (name, matrix) in zip(panels, matrices.items(), strict=True):
-        ranks = range(len(matrix))
+    side = 0.5 * max(3, *map(len, matrices.values()))
+    wide, high = (side + _LEFT) * len(matrices) + 0.35, side + 0.65
+    figure = Figure(figsize=(wide, high))
+    for place, (name, matrix) in enumerate(matrices.items()):
+        left = _LEFT + (side + _LEFT) * place
+        ax = figure.add_axes((left / wide, 0.05 / high, side / wide, side / high))
         ax.imshow(matrix, cmap="Blues", vmin=0, vmax=1.25 * most)
-        for source in ranks:
-            for target in ranks:
-                if count := matrix[source][target]:
-                    shade = "white" if count > 0.7 * most else "black"
-                    ax.text(target, source, _short(count), color=shade, fontsize=8, **_CENTER)
-        ax.set_xticks(ranks, [f"to {rank}" for rank in ranks], fontsize=8)
-        ax.set_yticks(ranks, [f"rank {rank}" for rank in ranks], fontsize=8)
-        ax.xaxis.tick_top()
-        ax.tick_params(length=0)
+        ax.set(xticks=[], yticks=[])
         ax.spines[:].set_visible(False)
-        ax.set_xticks([rank + 0.5 for rank in ranks[:-1]], minor=True)
-        ax.set_yticks([rank + 0.5 for rank in ranks[:-1]], minor=True)
-        ax.grid(which="minor", color="#999999", linewidth=0.5)
-        ax.tick_params(which="minor", length=0)
-        ax.set_title(name or _heaviest(matrix), fontsize=9, weight="bold")
+        ranks = range(len(matrix))
+        letter(
+            ax,
+            [
+                (target, source, _short(count), PAPER if count > 0.7 * most else INK)
+                for source, row in enumerate(matrix)
+                for target, count in enumerate(row)
+                if count
+            ],
+            size=8,
+        )
+        scale_y(ax, {rank: f"rank {rank}" for rank in ranks}, size=8, ticks=False)
+        above = ScaledTranslation(0, 0.1, figure.dpi_scale_trans)
+        heads = [(rank, 1, f"to {rank}", INK) for rank in ranks]
+        letter(ax, heads, size=8, transform=ax.get_xaxis_transform() + above)
+        for axis in "xy":
+            grid_lines(ax, [rank + 0.5 for rank in ranks[:-1]], axis)
+        ax.set_title(name or _heaviest(matrix), fontsize=9, weight="bold", y=1, pad=18)
     return figure
 
 
@@ -81,6 +91,3 @@ def _short(count: int) -> str:
         return str(count)
     thousands = min(4, (len(str(count)) - 1) // 3)
     return f"{count / 1000**thousands:.3g}{' kMGT'[thousands]}"
-
-
-_CENTER = {"ha": "center", "va": "center"}

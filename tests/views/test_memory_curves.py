@@ -4,7 +4,9 @@ import pytest
 
 from course_lib.observe import Memory
 from course_lib.observe.events import Block
+from course_lib.views.lettering import lettered
 from course_lib.views.memory_curves import memory_curves
+from tests.views.reading import outlines, spans
 
 STEPS = [  # kind, when it came, when it went, bytes
     ("parameters", 0.0, None, 400),
@@ -23,25 +25,28 @@ def memory(ranks=1, more=()):
     return Memory(ranks, blocks)
 
 
-def outlines(view, panel=0):
-    return {
-        area.get_label(): area.get_paths()[0].get_extents()
-        for area in view.figure.axes[panel].collections
-    }
+def heights(view):
+    """From what to what number of bytes each kind reaches, in the panels from left to right."""
+    return spans(view.figure.axes[0], axis=1)
 
 
 def test_areas_lie_on_top_of_each_other_up_to_the_peak():
     view = memory_curves(memory())
-    areas = outlines(view)
+    areas = heights(view)
     assert list(areas) == ["parameters", "gradients", "optimizer", "activations"]
-    assert (areas["parameters"].ymin, areas["parameters"].ymax) == (0, 400)
-    assert max(area.ymax for area in areas.values()) == 400 + 400 + 900
-    assert view.figure.axes[0].get_title() == "rank 0: peak 1.7 kB"
+    assert areas["parameters"] == [(0, 400)]
+    assert max(stop for [(_, stop)] in areas.values()) == 400 + 400 + 900
+    assert "rank 0: peak 1.7 kB" in lettered(view.figure.axes[0])
 
 
 def test_time_can_be_that_of_the_clock_or_the_order_of_changes():
-    assert outlines(memory_curves(memory(), over="time"))["parameters"].xmax == 4.0
-    assert outlines(memory_curves(memory()))["parameters"].xmax == 5  # changes
+    def came(view):  # as a share of the width, when the activations came
+        corners = outlines(view.figure.axes[0])["activations"][0]
+        return min(x for x, y in corners if y == 400 + 900)
+
+    assert came(memory_curves(memory(), over="time")) == 1 / 4  # seconds
+    assert came(memory_curves(memory())) == 1 / 5  # changes
+    assert {"0", "2 s", "4 s"} < {*lettered(memory_curves(memory(), over="time").figure.axes[0])}
     axes = [memory_curves(memory(), over=over).figure.get_supxlabel() for over in ("order", "time")]
     assert axes == ["allocations and releases, in order", "time since the first"]
 
@@ -58,17 +63,18 @@ def test_words_have_the_peaks_and_no_times():
 def test_runs_side_by_side_share_one_scale():
     heavy = memory(more=[("activations", 5.0, 6.0, 10_000)])
     view = memory_curves({"plain": memory(), "heavy": heavy})
-    left, right = view.figure.axes
-    assert left.get_ylim() == right.get_ylim() == (0, 1.08 * 11_600)
+    (ax,) = view.figure.axes
+    assert ax.get_ylim() == (0, 1.08 * 11_600)
+    (low, plain), (bottom, heavy) = heights(view)["activations"]
+    assert (low, bottom, plain, heavy) == (400, 400, 1700, 11_600)
     assert "heavy" in view.text
 
 
 def test_long_runs_keep_their_peak_and_few_points():
     many = [("other", 10 + k, 10.5 + k, 50 if k != 777 else 5000) for k in range(4000)]
     view = memory_curves(memory(more=many))
-    assert outlines(view)["other"].ymax == 1600 + 5000
-    points = view.figure.axes[0].collections[0].get_paths()[0].vertices
-    assert len(points) < 7000
+    assert heights(view)["other"][0][1] == 1600 + 5000
+    assert len(outlines(view.figure.axes[0])["other"][0]) < 7000
 
 
 def test_a_run_that_held_nothing_is_a_picture_too():

@@ -4,6 +4,7 @@ import pytest
 
 from course_lib.simulate import Transformer, dgx_a100, plan
 from course_lib.views.plan_explorer import MODELS, plan_explorer, plan_view, planned
+from tests.views.reading import spans
 
 SMALL = Transformer(24, 2304, 24, seq=2048, vocab=51200)
 
@@ -16,9 +17,9 @@ def plans():
 def test_one_bar_a_mesh_whose_parts_are_the_plans(plans):
     memory, step = plan_view(plans, rows=3).figure.axes
     chosen = [plans.of(mesh) for mesh in plans.meshes[:3]]
-    held = [sum(bar.get_width() for bar in row) for row in zip(*memory.containers, strict=True)]
+    held = [row[-1][1] for row in zip(*spans(memory).values(), strict=True)]
     assert held == pytest.approx([p.memory.total for p in chosen])
-    times = [sum(bar.get_width() for bar in row) for row in zip(*step.containers, strict=True)]
+    times = [row[-1][1] for row in zip(*spans(step).values(), strict=True)]
     assert times == pytest.approx([p.step.total for p in chosen])
     assert times == sorted(times)
 

@@ -4,7 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from course_lib.views.lettering import lettered
 from course_lib.views.traffic_bars import traffic_bars
+from tests.views.reading import spans
 
 RUNS = {
     "through rank 0": SimpleNamespace(sent=[12_000, 4_000, 4_000, 4_000]),
@@ -12,10 +14,14 @@ RUNS = {
 }
 
 
+def heights(view):
+    """Of every bar, run by run."""
+    return [[top for _, top in bars] for bars in spans(view.figure.axes[0], axis=1).values()]
+
+
 def test_bars_count_tensors():
     view = traffic_bars(RUNS, per_tensor=4_000)
-    heights = [[bar.get_height() for bar in bars] for bars in view.figure.axes[0].containers]
-    assert heights == [[3, 1, 1, 1], [1.5, 1.5, 1.5, 1.5]]
+    assert heights(view) == [[3, 1, 1, 1], [1.5, 1.5, 1.5, 1.5]]
     header, naive, ring = view.text.splitlines()
     assert header.split()[:2] == ["tensors", "sent"]
     assert naive.split()[-4:] == ["3", "1", "1", "1"]
@@ -27,7 +33,9 @@ def test_bars_count_tensors():
 def test_bars_count_bytes_without_a_tensor_to_count_by():
     view = traffic_bars(RUNS)
     assert view.figure.axes[0].get_ylabel() == "bytes sent"
-    assert view.figure.axes[0].containers[0][0].get_height() == 12_000
+    assert heights(view)[0][0] == 12_000
+    assert {"12 kB", "4 kB", "rank 3"} < {*lettered(view.figure.axes[0])}
+    assert lettered(view.figure) == [*RUNS]
 
 
 def test_more_runs_than_can_be_told_apart_are_refused():

@@ -4,6 +4,7 @@ import pytest
 
 from course_lib.observe import CommEvent, Trace
 from course_lib.views.traffic_matrix import traffic_matrix
+from tests.views.reading import places
 
 
 def sends(world_size: int, *messages: tuple[int, int, int]) -> Trace:
@@ -34,7 +35,10 @@ def sends(world_size: int, *messages: tuple[int, int, int]) -> Trace:
 def shown(ax) -> dict[tuple[int, int], str]:
     """(sender, receiver) -> what is written in that square."""
     return {
-        (round(y), round(x)): text.get_text() for text in ax.texts for x, y in [text.get_position()]
+        (round(y), round(x)): text
+        for text, spots in places(ax).items()
+        for x, y in spots
+        if not text.startswith(("rank ", "to "))
     }
 
 
