@@ -30,7 +30,7 @@ def conclude(run_dir: RunDir, outcome: Outcome, timeout: float, observe: bool) -
         world_size=outcome.world_size,
         output={rank: capture.read_output(run_dir.of(rank, "out")) for rank in ranks},
         trace=trace,
-        notes=[*trace.traps, *misfits(trace)] if trace else [],
+        notes=list(trace.traps) if trace else [],
     )
     values: list[Any] = [None] * outcome.world_size
     failures: dict[int, Failure] = {}
@@ -43,9 +43,12 @@ def conclude(run_dir: RunDir, outcome: Outcome, timeout: float, observe: bool) -
                 failures[rank] = Failure(rank, "unreadable", what)
         else:
             failures[rank] = _failure(run_dir, outcome, rank, trace)
+    unfit = misfits(trace) if trace else []
     if not failures:
+        record.notes += unfit
         return RankResults(values, record)
-    report, stuck = write_report(outcome, failures, record, timeout)
+    # Of a run that failed only the report tells them: they may be its consequence.
+    report, stuck = write_report(outcome, failures, record, unfit, timeout)
     raise (RankTimeout if stuck else RankError)(report, failures, record)
 
 

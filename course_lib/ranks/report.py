@@ -19,9 +19,16 @@ _TITLE = "RankTimeout: "  # stands before the first line where an exception is s
 
 
 def write_report(
-    outcome: Outcome, failures: dict[int, Failure], record: RunRecord, timeout: float
+    outcome: Outcome,
+    failures: dict[int, Failure],
+    record: RunRecord,
+    unfit: list[Trap],
+    timeout: float,
 ) -> tuple[str, bool]:
-    """What happened, where each rank was, why, what to try; and whether the ranks were stuck."""
+    """What happened, where each rank was, why, what to try; and whether the ranks were stuck.
+
+    unfit: what `misfits` found.
+    """
     trace = record.trace
     states = {rank: _state(rank, failures, trace) for rank in range(outcome.world_size)}
     diagnoses = diagnose(states, trace) if trace else []
@@ -37,12 +44,12 @@ def write_report(
         # What a rank was refused is its exception already.
         raised = [failure.what for failure in causes.values()]
         notes = [n for n in record.notes if not any(n.message in what for what in raised)]
-        return "\n".join(lines + _went_wrong_before(notes)), False
+        return "\n".join(lines + _went_wrong_before(notes + unfit)), False
 
     stuck = sorted(failures)
     headline = wrapped(_TITLE, _headline(outcome, stuck, diagnoses, timeout), indent=6)
     lines = [headline.removeprefix(_TITLE), "", *_where(states, failures, trace)]
-    lines += _went_wrong_before(record.notes)
+    lines += _went_wrong_before(record.notes + unfit)
     if not any(trap.kind in SHIFTS_MESSAGES for trap in record.notes):
         told = diagnoses
     else:  # who waits for whom is then a consequence, and would lead astray
