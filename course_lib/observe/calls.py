@@ -154,6 +154,20 @@ def _gather(a: dict) -> Call:
     )
 
 
+def _gather_flat(a: dict) -> Call:
+    inputs = [a["input_tensor"]]
+    # Only the root has room for the result; the others pass an empty tensor.
+    outputs = [a["output_tensor"]] if _group(a).rank() == a["root_rank"] else []
+    return _call(
+        "gather",
+        a,
+        inputs,
+        reads={"tensor": inputs},
+        writes={"gather_tensor": outputs},
+        peer=a["root_rank"],
+    )
+
+
 def _scatter(a: dict) -> Call:
     inputs, outputs = _flat(a["input_tensors"]), a["output_tensors"]
     return _call(
@@ -265,6 +279,7 @@ OPERATORS: dict[str, Callable[[dict], Call | list[Call]]] = {
     "c10d::allgather_coalesced_": _all_gather_many,
     "c10d::allgather_into_tensor_coalesced_": _all_gather_many_flat,
     "c10d::gather_": _gather,
+    "c10d::gather_into_tensor_": _gather_flat,  # since torch 2.14, and not on gloo
     "c10d::scatter_": _scatter,
     "c10d::reduce_scatter_": _reduce_scatter,
     "c10d::_reduce_scatter_base_": _reduce_scatter_flat,
