@@ -1,9 +1,11 @@
 """Sliders replace the picture; without them the first picture and its text remain."""
 
 import asyncio
+import gc
 import pkgutil
 import subprocess
 import sys
+import weakref
 
 import pytest
 from matplotlib.figure import Figure
@@ -80,6 +82,23 @@ def test_a_slider_dragged_fast_leaves_no_queue_of_pictures():
     assert last == draw(99).png()
     assert len(drawn) < 50  # most of the 99 were stale when their turn came
     assert drawn == sorted(drawn)
+
+
+def test_pictures_that_were_replaced_leave_no_figure_behind():
+    figures = []
+
+    def drawn(ranks=0):
+        view = draw(ranks)
+        figures.append(weakref.ref(view.figure))
+        return view
+
+    explorer = explore(drawn, ranks=range(20))
+    slider = explorer.widget().children[0].children[0]
+    for value in range(1, 20):
+        slider.value = value
+    gc.collect()
+    assert len(figures) == 20
+    assert [figure() for figure in figures if figure()] == [explorer.figure]
 
 
 def test_a_combination_that_cannot_be_drawn_is_said_in_the_picture():
