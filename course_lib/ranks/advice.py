@@ -29,6 +29,10 @@ _ADVICE = {
         "This function gives the name `dist` to something of its own, so that name does not reach "
         "torch.distributed anywhere inside it: call the other thing differently."
     ),
+    r"'NoneType' object has no attribute 'wait'": (
+        "There is something to wait for only with async_op=True, or from isend and irecv: without, "
+        "the call has waited already."
+    ),
     r"Invalid destination rank": "A rank cannot send to itself: copy the tensor instead.",
 }
 _IN_PLACE = (
@@ -48,7 +52,7 @@ def advice(failure: Failure) -> list[str]:
 def _shadowed(failure: Failure) -> str:
     """Another thing was given the name `dist`."""
     sign = re.match(r"AttributeError: '(\w+)' object has no attribute '(\w+)'", failure.what)
-    if not sign or not hasattr(dist, sign[2]):
+    if not sign or sign[1] == "NoneType" or not hasattr(dist, sign[2]):
         return ""
     return (
         f"The name before `.{sign[2]}` stands for a {sign[1]} here, and not for torch.distributed: "
@@ -58,7 +62,7 @@ def _shadowed(failure: Failure) -> str:
 
 def _result_of_in_place(failure: Failure) -> str:
     """`x = dist.all_reduce(x)` some lines above the one that could not use None."""
-    if "NoneType" not in failure.what or not failure.where:
+    if "NoneType" not in failure.what or "'wait'" in failure.what or not failure.where:
         return ""
     last = failure.where[0]
     for number in range(last.line, max(0, last.line - _LINES_ABOVE), -1):

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from course_lib.ranks import RankError, RankTimeout, collect, run_ranks
+from course_lib.ranks.wording import ranks_text
 
 
 def report_of(fn, world_size: int = 2, kind: type = RankError, timeout: float = 20.0) -> str:
@@ -325,6 +326,7 @@ def test_ranks_with_the_same_trouble_share_a_sentence() -> None:
         (lambda: input("name? "), "A rank has no keyboard"),
         (lambda: torch.ones(1).get_rank(), "stands for a Tensor here"),
         (lambda x: x, "its arguments come after n"),
+        (lambda: dist.barrier().wait(), "only with async_op=True"),
         (lambda: dist.send(torch.ones(1), dist.get_rank()), "cannot send to itself"),
     ],
 )
@@ -357,6 +359,12 @@ def test_no_line_is_wider_than_a_notebook() -> None:
     assert lines[1].startswith("      ")
     assert lines[-1].strip().startswith("a_tensor_with_a_name = torch.ones(2, 3); dist.recv(")
     assert lines[-1].endswith(" …")
+
+
+def test_many_ranks_are_not_listed() -> None:
+    assert ranks_text([3]) == "rank 3"
+    assert ranks_text([2, 0]) == "ranks 0 and 2"
+    assert ranks_text(list(range(1, 64))) == "ranks 1 to 63"
 
 
 def test_a_trap_on_several_ranks_is_told_once(capsys):
