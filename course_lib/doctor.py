@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 # The first that is supported and the first that no longer is, as in pyproject.toml.
 PYTHONS = ((3, 11), (3, 15))
-TORCHES = ((2, 9), (2, 15))
+TORCHES = ((2, 10), (2, 15))
 # Major versions of ipywidgets and of jupyterlab_widgets, which speak the same protocol.
 WIDGETS = (8, 3)
 

@@ -112,14 +112,14 @@ def test_python_out_of_range(healthy, version, sentence):
 @pytest.mark.parametrize(
     ("version", "sentence"),
     [
-        ("2.8.1", "torch 2.8.1 is too old for this course"),
+        ("2.9.1", "torch 2.9.1 is too old for this course"),
         ("1.13.1+cu117", "torch 1.13.1+cu117 is too old for this course"),
         ("2.15.0.dev20270101", "torch 2.15.0.dev20270101 is newer than this course was tried with"),
     ],
 )
 def test_torch_out_of_range(healthy, version, sentence):
     healthy.torch(version=version)
-    assert examined() == (1, [f"fix   {sentence}: `pip install 'torch>=2.9,<2.15'`."])
+    assert examined() == (1, [f"fix   {sentence}: `pip install 'torch>=2.10,<2.15'`."])
 
 
 def test_torch_missing(healthy, monkeypatch):
