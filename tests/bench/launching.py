@@ -5,6 +5,7 @@ leaves in them, a crash or a hang, the next one finds.
 """
 
 import importlib.util
+import subprocess
 from functools import partial
 
 from tests.bench._launchers import RANKS, apart, first, warm
@@ -14,8 +15,18 @@ _FIRSTS = 3
 
 
 def _against(peer: str, package: str, pairs: int, limit: float | None = None) -> list[Measurement]:
+    def nothing(note: str) -> list[Measurement]:
+        return [Measurement(f"{RANKS} ranks", limit=limit, note=note)]
+
     if importlib.util.find_spec(package) is None:
-        return [Measurement(f"{RANKS} ranks", note=f"needs {package}: pip install -e '.[bench]'")]
+        return nothing(f"needs {package}: pip install -e '.[bench]'")
+    try:
+        return _compared(peer, pairs, limit)
+    except subprocess.TimeoutExpired as hung:
+        return nothing(f"hung each time, for {hung.timeout} s")
+
+
+def _compared(peer: str, pairs: int, limit: float | None) -> list[Measurement]:
     again = Measurement(
         f"{RANKS} ranks, warm, results returned",
         tuple(apart(warm, "run_ranks", peer, pairs)),
@@ -37,7 +48,7 @@ ROWS = [
     Row(
         "spawn",
         "run_ranks against torch.multiprocessing.spawn",
-        partial(_against, "spawn", "torch", 5),
+        partial(_against, "spawn", "torch", 3),
     ),
     Row(
         "engines",

@@ -37,7 +37,8 @@ class Measurement:
 
     @property
     def met(self) -> bool:
-        return self.limit is None or self.median <= self.limit
+        """A limit whose comparison could not be made is not met."""
+        return self.limit is None or (bool(self.ratios) and self.median <= self.limit)
 
     def or_floor(self, what: str, ratios: Callable[[], tuple[float, ...]]) -> "Measurement":
         """This one; if it has missed its limit, with the floor, which is measured now."""

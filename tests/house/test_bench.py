@@ -48,6 +48,7 @@ def test_median_quartiles_and_limit():
     assert not Measurement("x", (1.2,), limit=1.0).met
     assert Measurement("x", (1.2,)).quartiles == (1.2, 1.2)
     assert Measurement("x", (9.0,)).met  # nothing was asked
+    assert not Measurement("x", limit=1.0, note="the other one is not installed").met
 
 
 def test_a_floor_is_measured_only_under_a_missed_limit():
