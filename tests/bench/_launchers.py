@@ -149,7 +149,9 @@ def apart(function: Callable, *arguments: object) -> object:
     """What a function of this module returns (plain data) in a fresh process.
 
     Whatever that process has started and not ended is ended here. One that hangs is tried again,
-    and `subprocess.TimeoutExpired` is raised after the last: notebook_launcher has been seen to.
+    and `subprocess.TimeoutExpired` is raised after the last. notebook_launcher does now and then:
+    it forks a rank while the thread of its store looks up the address of another, and the fork
+    waits for that thread's lock, which nobody releases.
     """
     for _ in range(_TRIES - 1):
         with contextlib.suppress(subprocess.TimeoutExpired):
