@@ -11,7 +11,7 @@ from functools import partial
 from tests.bench._launchers import RANKS, apart, first, warm
 from tests.bench.row import Measurement, Row
 
-_FIRSTS = 3
+_FIRSTS = 2  # of each, in a process of its own
 
 
 def _against(peer: str, package: str, pairs: int, limit: float | None = None) -> list[Measurement]:
