@@ -7,7 +7,7 @@ from course_lib.ranks.advice import advice
 from course_lib.ranks.diagnose import diagnose
 from course_lib.ranks.diagnosis import Diagnosis
 from course_lib.ranks.errors import Failure, RunRecord
-from course_lib.ranks.layout import WIDTH, clipped, wrapped
+from course_lib.ranks.layout import clipped, fits, wrapped
 from course_lib.ranks.notes import once_each
 from course_lib.ranks.pairing import SHIFTS_MESSAGES
 from course_lib.ranks.sources import place_of, text_of
@@ -95,7 +95,7 @@ def _what_happened(causes: dict[int, Failure]) -> list[str]:
         lines.append(f"{who} {said}")
         for depth, frame in enumerate(first.where[:_MOST_FRAMES]):
             lead = "    in " if depth == 0 else "    called from "
-            lines.append(clipped(_with_source(lead + place_of(frame), frame), WIDTH))
+            lines.append(clipped(_with_source(lead + place_of(frame), frame)))
         help_for_it = advice(first)
         if not (first.where or help_for_it) and first.traceback:
             lines += ["    " + line for line in first.traceback.strip().splitlines()[-4:]]
@@ -136,11 +136,11 @@ def _where(states: dict[int, str], failures: dict[int, Failure], trace: Trace | 
         for rank, doing, frame in rows
     ]
     side_by_side = [_with_source(head.rstrip(), frame) for head, frame in heads]
-    if all(len(line) <= WIDTH for line in side_by_side):
+    if all(map(fits, side_by_side)):
         return side_by_side
     below = " " * (9 + digits)
     return [
-        "\n".join([head.rstrip(), *([clipped(below + text_of(frame), WIDTH)] if frame else [])])
+        "\n".join([head.rstrip(), *([clipped(below + text_of(frame))] if frame else [])])
         for head, frame in heads
     ]
 
