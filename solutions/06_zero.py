@@ -18,14 +18,17 @@
 # - say what a parameter costs in memory while it is trained, and measure it to the byte;
 # - shard optimizer, gradients and parameters over the ranks, with the numbers of one process;
 # - say what each stage saves at a given number of ranks, and what it sends for that;
-# - train in bfloat16 without losing small updates, offload to the host, recompute activations;
+# - train in bfloat16 without losing small updates, and in fp16 without losing small gradients;
+# - offload to the host, recompute activations, and say what that costs in time;
 # - decide when a model should go from data parallel to ZeRO-3.
 #
-# **You need** reduce-scatter and all-gather from notebook 02. **It takes** 80 to 90 minutes of your
-# time and under a minute of the machine's.
+# **You need** reduce-scatter and all-gather from notebook 02. **It takes** 90 minutes of your time
+# and under a minute of the machine's.
 
 # %%
 import bisect
+import math
+import statistics
 import time
 import weakref
 from functools import partial
@@ -40,6 +43,14 @@ from course_lib import check, run_ranks
 from course_lib.models import reference
 from course_lib.models.sorting import batches
 from course_lib.models.tiny_gpt import tiny_gpt, token_loss
+
+# %% [markdown]
+# What you have passed so far, by your notebooks as they were last saved:
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.classroom import status_view
+
+status_view()
 
 # %% [markdown]
 # ## 1. The problem, as a number
@@ -229,6 +240,177 @@ print(per_parameter(hold(half, made)))
 # Other programs count 18 (Megatron-LM in bfloat16, which adds gradients up in fp32) or 20 (with an
 # fp32 gradient *and* a 16-bit one). When two people disagree on whether a model fits, ask which of
 # the three they mean.
+#
+# ### fp16, and loss scaling
+#
+# Mixed precision began with the other 16 bits, fp16. It has 10 bits of precision stored where
+# bfloat16 has 7, and pays for them with its range. What is above 65504 is infinite, what is below
+# 3e-8 is zero.
+#
+# Gradients are small numbers, and the larger the batch, the less a single prediction adds. The 32
+# rows below are 160 predictions. A batch of GPT-3, as Megatron trained it, has 1536 sequences of
+# 2048 tokens: 3 million. So give our rows about the weight that they would have in there, and
+# multiply their loss by $2^{-14}$.
+#
+# **Predict.** Of the entries of the gradient, how many per cent become zero in fp16?
+
+# %%
+### BEGIN SOLUTION
+guess_lost = 99
+### END SOLUTION
+
+# %%
+from matplotlib.figure import Figure
+
+from course_lib.views.palette import LINES
+from course_lib.views.view import View
+
+WEIGHT = 2.0**-14
+
+
+def small_gradient(dtype, scale=1.0):
+    """All gradients of the GPT, computed in `dtype` from a scaled loss, in one row."""
+    model = tiny_gpt(seed=0).to(dtype)
+    tokens, targets = next(batches(1, 32, seed=1))
+    loss = token_loss(model(tokens).float(), targets) * WEIGHT
+    (loss * scale).backward()
+    return torch.cat([p.grad.reshape(-1) for p in model.parameters()])
+
+
+exact = small_gradient(torch.float32)
+
+
+def lost(gradient):
+    """The shares of entries that became zero, and that are no longer finite, in per cent."""
+    zero = (gradient == 0) & (exact != 0)
+    return tuple(100 * bad.float().mean().item() for bad in (zero, ~gradient.isfinite()))
+
+
+print("              becomes zero  infinite")
+for exponent in (0, 4, 8, 16, 24, 32, 36, 40):
+    zero, infinite = lost(small_gradient(torch.float16, 2.0**exponent))
+    print(f"fp16, 2^{exponent:<4} {zero:12.0f} % {infinite:7.0f} %")
+zero, infinite = lost(small_gradient(torch.bfloat16))
+print(f"bfloat16, 1   {zero:11.0f} % {infinite:7.0f} %")
+print("your guess for fp16 as it is:", guess_lost)
+
+# %%
+SCALE = 24
+
+
+def against_the_range():
+    """How large the gradient's entries are, and what fp16 can tell apart."""
+    figure = Figure(figsize=(7, 2.8))
+    ax = figure.subplots()
+    exponents = exact[exact != 0].abs().log2()
+    ax.axvspan(-14, 16, color="#dddddd", label="fp16: full precision")
+    ax.axvspan(-25, -14, color="#eeeeee", hatch="//", label="fp16: ever less of it, then zero")
+    for shift, name, (color, dashes) in ((0, "as it is", LINES[1]), (SCALE, "scaled", LINES[0])):
+        heights = torch.histc(exponents + shift, bins=60, min=-40, max=20)
+        edges = torch.arange(-40.0, 21.0)
+        ax.stairs(heights / 1e3, edges, color=color, linestyle=dashes, lw=1.8, label=name)
+    ax.set(xlabel="size of the entry, as a power of 2", ylabel="thousand entries", xlim=(-40, 20))
+    ax.legend(fontsize=8, loc="upper left")
+    figure.tight_layout()
+    below = 100 * (exponents < -25).float().mean().item()
+    return View(figure, f"{below:.0f} % of the entries are below 2^-25, and would round to zero")
+
+
+against_the_range()
+
+# %% [markdown]
+# **Explain.** By their own size, a quarter of the entries would be zero. It is nearly all, since
+# backward is a chain. The gradient of a *weight* is a sum over all rows; that of an *activation* is
+# not, and is smaller. Behind the head of this GPT it has become zero, and from there on backward
+# has nothing to pass on. What is left is the head.
+#
+# bfloat16 has the exponents of fp32, so the hill in the picture lies inside its range wherever it
+# is. fp16 has room for the hill too, but not at that place. So move it. A loss that is $2^{24}$
+# times as large has gradients that are $2^{24}$ times as large, by the chain rule, those of the
+# activations too. After backward they are divided by that again, *as fp32*: in fp16 they would be
+# lost at that moment. This is **loss scaling**.
+#
+# Which scale is right? It changes during training. If it is too large, some entry is infinite, and
+# that is easy to see. So let the scale look for its place:
+#
+# - a step with a gradient that is not finite is left out, and the scale is halved;
+# - after some good steps in a row it is doubled.
+#
+# `LossScaler` in `course_lib/techniques/mixed_precision.py` does that, and PyTorch's
+# `torch.amp.GradScaler`.
+#
+# **Predict.** 24 steps, from a scale of $2^{34}$, doubled after 4 good steps. How many steps are
+# left out?
+
+# %%
+### BEGIN SOLUTION
+guess_left_out = 6
+### END SOLUTION
+
+# %%
+from course_lib.techniques.mixed_precision import LossScaler, MixedPrecision
+
+
+def train_in(dtype, scaler=None):
+    """Losses, and for each step the scale and whether the step was made."""
+    model = tiny_gpt(seed=0)
+    mixed = MixedPrecision(
+        model,
+        # Adam adds eps to the size of a gradient, so that it has to shrink with the gradients.
+        lambda groups: torch.optim.Adam(groups, lr=1e-3, eps=1e-8 * WEIGHT),
+        dtype,
+        scaler=scaler,
+    )
+    losses, scales = [], []
+    for tokens, targets in batches(24, 32, seed=1):
+        mixed.zero_grad()
+        loss = token_loss(model(tokens).float(), targets)
+        scale = scaler.scale if scaler else 1.0
+        mixed.backward(loss * WEIGHT)
+        scales.append((math.log2(scale), mixed.step()))
+        losses.append(loss.item())
+    return losses, scales
+
+
+trained = {
+    "fp32": train_in(torch.float32),
+    "bfloat16": train_in(torch.bfloat16),
+    "fp16": train_in(torch.float16),
+    "fp16, scaled": train_in(torch.float16, LossScaler(2.0**34, patience=4)),
+}
+for name, (losses, scales) in trained.items():
+    left_out = sum(not made for _, made in scales)
+    print(f"{name:13} loss {losses[0]:.2f} -> {losses[-1]:.2f}, {left_out} steps left out")
+print("your guess:", guess_left_out)
+
+
+def scale_by_step(scales):
+    figure = Figure(figsize=(7, 2.4))
+    ax = figure.subplots()
+    exponents = [exponent for exponent, _ in scales]
+    out = [step for step, (_, made) in enumerate(scales) if not made]
+    ax.step(range(len(scales)), exponents, where="mid", color=LINES[0][0])
+    at_out = [exponents[step] for step in out]
+    ax.plot(out, at_out, "x", color=LINES[1][0], ms=8, mew=2, label="left out")
+    ax.set(xlabel="step", ylabel="scale, as a power of 2")
+    ax.legend(fontsize=8)
+    ax.grid(alpha=0.3)
+    figure.tight_layout()
+    row = " ".join(f"{e:.0f}" if made else f"({e:.0f})" for e, made in scales)
+    return View(figure, f"scale by step, as a power of 2, (left out): {row}")
+
+
+scale_by_step(trained["fp16, scaled"][1])
+
+# %% [markdown]
+# **Explain.** fp16 alone trains little but its head. With a scale it learns as the
+# others do, less the steps that it left out. Here they are many, since the scale tries the next
+# power of two every 4 steps. `GradScaler` begins at $2^{16}$ and tries once in 2000.
+#
+# On several ranks all must leave out the same step, or the copies of the model differ from then on.
+# Under ZeRO a rank sees only its own part of the gradient, so "is it finite?" has to be asked with
+# an all-reduce. bfloat16 needs none of all that: no scale, no step left out, no question. This is
+# why large models are trained in it since there are GPUs that have it, with 3 bits less.
 
 # %% [markdown]
 # ## 4. ZeRO-1: share the optimizer
@@ -383,7 +565,7 @@ def mean_losses(run):
 
 
 runs = {
-    method.__name__: run_ranks(train, 4, method, timeout=50)
+    method.__name__: run_ranks(train, 4, method, observe="memory", timeout=50)
     for method in (data_parallel, zero1, careless)
 }
 for name, run in runs.items():
@@ -453,7 +635,7 @@ def zero2(model, make_optimizer):
 check(zero2)
 
 # %%
-runs["zero2"] = run_ranks(train, 4, zero2, timeout=50)
+runs["zero2"] = run_ranks(train, 4, zero2, observe="memory", timeout=50)
 print(f"passes {passes(runs['zero2']):.2f}  {per_parameter(runs['zero2'][0][1])}")
 
 # %% [markdown]
@@ -630,7 +812,7 @@ def adam(parameters):
     return torch.optim.Adam(parameters, lr=1e-3)
 
 
-runs["zero3"] = run_ranks(train_zero3, 4, timeout=50)
+runs["zero3"] = run_ranks(train_zero3, 4, observe="memory", timeout=50)
 in_one_process = reference.train(tiny_gpt(seed=0), batches(STEPS, 8 * 4), adam)
 one_process = torch.tensor(in_one_process.losses)
 for name, run in runs.items():
@@ -732,10 +914,7 @@ for name, nbytes in memory.items():
     print(name, "".join(f"   {kind} {max(nbytes[kind]) / big:.1f}" for kind in kinds))
 
 # %% tags=["nbval-ignore-output"]
-from matplotlib.figure import Figure
-
-from course_lib.views.palette import LINES, MEMORY
-from course_lib.views.view import View
+from course_lib.views.palette import MEMORY
 
 
 def over_time(memory):
@@ -799,7 +978,7 @@ def train_zero_redundancy():
     model = tiny_gpt(seed=0)
     parallel = nn.parallel.DistributedDataParallel(model)
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=1e-3)
-    with record_function("ZeroRedundancyOptimizer"):
+    with record_function("training"):
         for tokens, targets in batches(STEPS, 8 * n):
             loss = token_loss(parallel(tokens.chunk(n)[rank]), targets.chunk(n)[rank])
             loss.backward()
@@ -810,15 +989,19 @@ def train_zero_redundancy():
     return losses, held
 
 
-def train_fsdp(label, reshard):
+def fsdp(model, reshard):
     from torch.distributed.fsdp import fully_shard
 
-    n, rank, losses = dist.get_world_size(), dist.get_rank(), []
-    model = tiny_gpt(seed=0)
     for module in (model.embedding, *model.blocks, model.head, model):
         fully_shard(module, reshard_after_forward=reshard)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    with record_function(label):
+    return model
+
+
+def train_fsdp(reshard):
+    n, rank, losses = dist.get_world_size(), dist.get_rank(), []
+    model = fsdp(tiny_gpt(seed=0), reshard)
+    optimizer = adam(model.parameters())
+    with record_function("training"):
         for tokens, targets in batches(STEPS, 8 * n):
             loss = token_loss(model(tokens.chunk(n)[rank]), targets.chunk(n)[rank])
             loss.backward()
@@ -835,25 +1018,20 @@ def train_fsdp(label, reshard):
     return losses, held
 
 
-def train_with_pytorch():
-    return {
-        "ZeroRedundancyOptimizer": train_zero_redundancy(),
-        "FSDP2": train_fsdp("FSDP2", reshard=True),
-        "FSDP2, kept": train_fsdp("FSDP2, kept", reshard=False),
-    }
-
-
-def compared(name, outcomes, passed):
-    same = torch.allclose(mean_losses(outcomes), one_process, atol=1e-4)
-    held = " ".join(f"{sum(held.values()) / count:.2f}" for _, held in outcomes)
-    print(f"{name:24} same losses {same}  passes {passed:.2f}  bytes by rank {held}")
-
-
-pytorch = run_ranks(train_with_pytorch, 4, timeout=50)
-for name in ("zero1", "zero3"):
-    compared(f"your {name}", runs[name], passes(runs[name]))
-for name in pytorch[0]:
-    compared(name, [results[name] for results in pytorch], passes(pytorch, name))
+both = {
+    "your data_parallel": runs["data_parallel"],
+    "your zero1": runs["zero1"],
+    "ZeroRedundancyOptimizer": run_ranks(train_zero_redundancy, 4, observe="memory", timeout=50),
+    "your zero3": runs["zero3"],
+    "FSDP2": run_ranks(train_fsdp, 4, True, observe="memory", timeout=50),
+    "FSDP2, kept": run_ranks(train_fsdp, 4, False, observe="memory", timeout=50),
+}
+print(f"{'':24} losses{'':13} sent in a step  passes   held, bytes a parameter, by rank")
+for name, run in both.items():
+    losses = " ".join(f"{loss:.3f}" for loss in mean_losses(run))
+    sent = run.trace.within("training").traffic().sent[0] // STEPS
+    held = " ".join(f"{sum(held.values()) / count:5.2f}" for _, held in run)
+    print(f"{name:24} {losses}  {sent:9,} bytes   {passes(run):.2f}   {held}")
 print("your guesses:", guess_zero_redundancy, guess_fsdp, guess_fsdp_kept)
 
 # %% [markdown]
@@ -867,6 +1045,184 @@ print("your guesses:", guess_zero_redundancy, guess_fsdp, guess_fsdp_kept)
 #   gradients, and then every rank broadcasts the parameters that it has updated. It deals out whole
 #   parameters, which comes out even here. (It holds 8/4 = 2 for the optimizer and you 3, since it
 #   needs no copy in fp32.)
+#
+# **The peak.** What is held is not what a device must have room for. All of the runs above were
+# watched with `observe="memory"`, so ask for the most that rank 0 held at any time in training:
+
+
+# %% tags=["nbval-ignore-output"]
+def peak(run):
+    """The most bytes that rank 0 held in training, and what they were for."""
+    curve = run.trace.memory().curves[0]
+    labels = run.trace.labels
+    training = next(each for each in labels if (each.rank, each.name) == (0, "training"))
+    first, last = (bisect.bisect(curve.times, t) for t in (training.start, training.end))
+    top = max(range(first, last), key=curve.total.__getitem__)
+    return {kind: nbytes[top] for kind, nbytes in curve.nbytes.items()}
+
+
+print("bytes a parameter, on rank 0 at its peak")
+for name, run in both.items():
+    parts = {kind: nbytes / count for kind, nbytes in peak(run).items()}
+    states = sum(parts[kind] for kind in ("parameters", "gradients", "optimizer"))
+    rest = sum(parts.values()) - states
+    print(
+        f"{name:24} {sum(parts.values()):5.1f} = {states:4.1f} model states"
+        f" + {rest:4.1f} activations, messages and copies"
+    )
+
+# %% [markdown]
+# Model and batch are small here: of the peak, 6 bytes a parameter are activations. The rest tells
+# the methods apart.
+#
+# - Your **zero3** and **FSDP2** peak alike, at 4 bytes held and two layers of this model, the one
+#   that runs and the one on its way. It has only two blocks, so that is nearly all of it, and
+#   *kept* takes hardly more. With 48 blocks it would be two of 48.
+# - Your **zero1** lays all gradients in a row before it sends them, 4 bytes more, and saves
+#   little at the peak. `DistributedDataParallel` has them twice as well, in `.grad` and in its
+#   buckets, and builds its buckets anew after the first step. With `gradient_as_bucket_view=True`
+#   a gradient is a view of the bucket, as in `course_lib/techniques/zero1.py`.
+#
+# **The time.** Two ranks, one to a core; a larger GPT; all methods in turns, so that all meet the
+# same disturbances. What do you expect? (Times are your machine's, and no test compares them. A bar
+# is the quickest round, and the black line goes on to the median: if it is long, your machine is
+# busy with other things.)
+
+
+# %%
+def my_rows():
+    """This rank's part of a batch."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    tokens, targets = next(batches(1, 16 * n))
+    return tokens.chunk(n)[rank], targets.chunk(n)[rank]
+
+
+def a_step(run, update):
+    """A function that makes one step with the model `run` and what `update` does."""
+    x, y = my_rows()
+
+    def step():
+        token_loss(run(x), y).backward()
+        update()
+
+    return step
+
+
+def by_hand(method, run=nn.Module.__call__):
+    """A step of data_parallel, zero1 or zero2."""
+    model = wide_gpt()
+    step = method(model, adam)
+
+    def update():
+        step()
+        model.zero_grad()
+
+    return a_step(partial(run, model), update)
+
+
+def by_layers():
+    """A step of zero3."""
+    model, (x, y) = wide_gpt(), my_rows()
+    units = [Unit(module) for module in (model.embedding, *model.blocks, model.head)]
+    optimizer = adam([unit.shard for unit in units])
+
+    def step():
+        zero3_step(units, x, y, token_loss)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def by_library(run, optimizer):
+    """A step of a wrapped model, and an optimizer or what stands for it."""
+
+    def update():
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return a_step(run, update)
+
+
+def wide_gpt():
+    return tiny_gpt(layers=4, hidden=128, seed=0)
+
+
+def in_turns(steps, rounds=15, ready=lambda: None):
+    """Seconds of every step in every round, {name: [one a round]}, after two steps to warm up."""
+    seconds = {name: [] for name in steps}
+    for number in range(rounds + 2):
+        for name, step in steps.items():
+            ready()
+            began = time.perf_counter()
+            step()
+            if number >= 2:
+                seconds[name].append(time.perf_counter() - began)
+    return seconds
+
+
+def time_both():
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    model1, model3 = wide_gpt(), wide_gpt()
+    ddp, ddp1 = (nn.parallel.DistributedDataParallel(wide_gpt()) for _ in range(2))
+    zero_redundancy = ZeroRedundancyOptimizer(ddp1.parameters(), torch.optim.Adam, lr=1e-3)
+    fsdp2, kept = fsdp(wide_gpt(), True), fsdp(wide_gpt(), False)
+    steps = {
+        "DistributedDataParallel": by_library(ddp, adam(ddp.parameters())),
+        "your zero1": by_hand(zero1),
+        "the course's Zero1": by_library(model1, Zero1(model1, adam)),
+        "ZeroRedundancyOptimizer": by_library(ddp1, zero_redundancy),
+        "your zero3": by_layers(),
+        "the course's Zero3": by_library(model3, Zero3(model3, adam)),
+        "FSDP2": by_library(fsdp2, adam(fsdp2.parameters())),
+        "FSDP2, kept": by_library(kept, adam(kept.parameters())),
+    }
+    return in_turns(steps, ready=dist.barrier)
+
+
+# %% tags=["nbval-ignore-output"]
+def times(seconds, counted=None):
+    """Bars: the quickest round of each step over that of the first; lines: on to the median.
+
+    counted: operations of each, over the first one's.
+    """
+    base = min(next(iter(seconds.values())))
+    least = [min(own) / base for own in seconds.values()]
+    middle = [statistics.median(own) / base for own in seconds.values()]
+    figure = Figure(figsize=(7.5, 0.34 * len(seconds) + 0.9))
+    ax = figure.subplots()
+    places = range(len(seconds))
+    ax.barh(places, least, color=LINES[4][0], height=0.6)
+    for place, low, high in zip(places, least, middle, strict=True):
+        ax.plot([low, high], [place, place], color="black", lw=1.5)
+        ax.annotate(f"{low:.2f}", (high, place), (6, 0), textcoords="offset points", va="center")
+    if counted:
+        ax.plot(list(counted.values()), places, "D", color=LINES[1][0], label="operations, counted")
+        ax.legend(fontsize=8, loc="lower right")
+    ax.axvline(1, color="black", lw=0.8, ls="--")
+    ax.set_yticks(places, list(seconds))
+    ax.set(
+        xlim=(0, 1.15 * max(middle)), xlabel=f"time of a step over that of {next(iter(seconds))}"
+    )
+    ax.invert_yaxis()
+    figure.tight_layout()
+    rows = [
+        f"{name:24} {low:.2f} (median {high:.2f})"
+        for name, low, high in zip(seconds, least, middle, strict=True)
+    ]
+    title = f"time of a step, the quickest round; the first: {1e3 * base:.1f} ms"
+    return View(figure, "\n".join([title, *rows]))
+
+
+times(run_ranks(time_both, 2, observe=False, timeout=60)[0])
+
+# %% [markdown]
+# **Explain.** The computation is the same in all of them, and on these cores a message is a copy
+# between two processes. What differs is how many messages there are and who makes them. Your zero1
+# sends two in a step. Stage 3 sends three for each layer, half as many bytes again, and the cores
+# that compute have to move them too. (FSDP2 was made for GPUs, where a network card carries the
+# messages while the GPU computes.)
 
 # %% [markdown]
 # ## 9. Explore
@@ -1070,12 +1426,102 @@ for k in (1, 2, 4):
 # all that backward needs is there, and the very last product of a block (a third of its operations)
 # is not needed. The longer the segment, the less that helps.
 #
-# In time, papers report about the same: 36 to 39 % more for large models with everything recomputed
+# And the time? Measured here on one device, beside the operations that PyTorch counted (diamonds):
+
+
+# %% tags=["nbval-ignore-output"]
+def forward_and_backward(k=None):
+    model = tiny_gpt(seed=0, layers=4, hidden=128)
+    x, y = next(batches(1, 64))
+
+    def step():
+        h = model.embedding(x)
+        h = checkpointed(list(model.blocks), h, k) if k else nn.Sequential(*model.blocks)(h)
+        token_loss(model.head(h), y).backward()
+
+    return step
+
+
+segments = {"everything kept": None, "k = 1": 1, "k = 2": 2, "k = 4": 4}
+steps = {name: forward_and_backward(k) for name, k in segments.items()}
+counted = {}
+for name, step in steps.items():
+    with FlopCounterMode(display=False) as counter:
+        step()
+    counted[name] = counter.get_total_flops()
+operations = {name: number / counted["everything kept"] for name, number in counted.items()}
+times(in_turns(steps), operations)
+
+# %% [markdown]
+# **Explain.** The time follows the operations, but it is not the same. Operators that cost no
+# multiplications (norms, GeLU, additions) are run again as well, and starting one more operator
+# takes time in a model as small as this.
+#
+# Papers report about the same: 36 to 39 % more time for large models with everything recomputed
 # (Korthikanti et al. 2022). They also show that recomputing only the attention matrices, which are
 # large and cheap, costs 2 to 7 %.
 
 # %% [markdown]
-# ## 12. At scale
+# ## 12. And the time? All of it, side by side
+#
+# You know what each method saves and what it sends. What does a step take? Your own code, on two
+# ranks: stages 0 to 3; stage 0 with the optimizer offloaded (one more copy of every gradient and
+# parameter, since here the bus is your laptop's memory); stage 0 with every block checkpointed.
+#
+# **Predict.** Which of them takes longest here, and how many times as long as stage 0?
+
+# %%
+### BEGIN SOLUTION
+guess_slowest = "checkpointed"
+guess_times = 1.3
+### END SOLUTION
+
+
+# %%
+def offloaded(model, make_optimizer):
+    step = offload(model, make_optimizer, torch.clone, torch.clone)
+
+    def average_and_step():
+        for p in model.parameters():
+            dist.all_reduce(p.grad)
+            p.grad /= dist.get_world_size()
+        step()
+
+    return average_and_step
+
+
+def through_checkpoints(model, x):
+    return model.head(checkpointed(list(model.blocks), model.embedding(x), 1))
+
+
+def time_all():
+    steps = {
+        "stage 0": by_hand(data_parallel),
+        "stage 1": by_hand(zero1),
+        "stage 2": by_hand(zero2),
+        "stage 3": by_layers(),
+        "stage 0, offloaded": by_hand(offloaded),
+        "stage 0, checkpointed": by_hand(data_parallel, through_checkpoints),
+    }
+    return in_turns(steps, ready=dist.barrier)
+
+
+# %% tags=["nbval-ignore-output"]
+print("your guess:", guess_slowest, guess_times)
+times(run_ranks(time_all, 2, observe=False, timeout=60)[0])
+
+# %% [markdown]
+# **Explain.** Whoever guessed checkpointing has counted operations: it runs the blocks again, and
+# takes about that much longer. What decides more here is the *number* of messages. They hold only
+# some 3 MB in a step, but each costs a start. Your data_parallel and zero2 send one or two for each
+# parameter, zero3 a few for each layer, and zero1 two in all. Buckets (notebook 03) are the remedy.
+# Offloading looks nearly free, but the bus was left out: section 10 has its price.
+#
+# On a cluster, computation is far quicker, and messages are not quicker in the same measure. There
+# the passes can count: 2, 2, 2 and 3. Next, such a step is replayed on networks of any speed.
+
+# %% [markdown]
+# ## 13. At scale
 #
 # **What was published.** Figure 1 of the ZeRO paper: 7.5 billion parameters on 64 GPUs. Your
 # formula:
@@ -1208,7 +1654,7 @@ for tokens in (1_000, 4_000, 16_000, 64_000):
 # ZeRO-3 is nearly free.
 
 # %% [markdown]
-# ## 13. Claims put to the test
+# ## 14. Claims put to the test
 #
 # ### "ZeRO-3 needs 64 times less memory on 8 GPUs", and "ZeRO-1 saves 4x, ZeRO-2 8x"
 #
@@ -1248,7 +1694,7 @@ print(f"measured, your zero3 on 8 ranks against data parallel: {factor:.2f} time
 # trained like that: gradients and optimizer sharded, parameters kept after the forward pass.
 
 # %% [markdown]
-# ## 14. Reflection, with numbers
+# ## 15. Reflection, with numbers
 #
 # Work each out before you open the answer.
 #
@@ -1289,7 +1735,7 @@ print(f"measured, your zero3 on 8 ranks against data parallel: {factor:.2f} time
 # its part of the parameters; the rest comes from the other GPUs.
 # </details>
 #
-# ## 15. Assignment: `clip_across_shards`
+# ## 16. Assignment: `clip_across_shards`
 #
 # Large models are trained with *gradient clipping*: if the norm of the whole gradient is above
 # `max_norm`, all of it is scaled down to it. The norm is the root of the sum of the squares of
@@ -1330,7 +1776,7 @@ def clip_across_shards(shards, replicated, max_norm):
 check(clip_across_shards)
 
 # %% [markdown]
-# ## 16. What to read
+# ## 17. What to read
 #
 # - Rajbhandari et al. 2020, *ZeRO* (arXiv 1910.02054): section 3 for the bytes, section 5 for the
 #   stages, section 7 for the traffic. Table 1 has the memory of three models on 1 to 1024 GPUs.
