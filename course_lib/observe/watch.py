@@ -1,7 +1,9 @@
 """Ordinary operators, looked at while a buffer is in flight or a gradient was cut.
 
 A `TorchDispatchMode` sees every operator, and doubles the time of a small one. So it is only in the
-way while there is something to look for: from the issue of an asynchronous operation to its wait.
+way while there is something to look for: from the issue of an asynchronous operation to its wait,
+if a line of the learner issued it. What the course's techniques have in flight is compared by
+version number alone when it lands, so that their runs are recorded at the speed that they have.
 Inside backward it cannot be put up (autograd restores the modes after each node); what is in flight
 then is looked after from the end of backward on, and compared by version number when it lands.
 """
@@ -91,7 +93,7 @@ class Watch(TorchDispatchMode):
 
     def arrange(self, over: bool = False) -> None:
         """Step into the way of operators if there is something to look for, or out of it."""
-        wanted = not over and bool(self._flights or self._cuts)
+        wanted = not over and bool(self._flights.exposed or self._cuts)
         if not (wanted or self._up) or self._busy or threading.get_ident() != self._thread:
             return
         if torch._C._current_graph_task_id() != -1:
@@ -125,14 +127,14 @@ class Watch(TorchDispatchMode):
         found = self._effects[func]
         if found is None:
             return func(*args, **kwargs)
-        frame = sys._getframe()
+        # No frame is kept: it would hold the operator's tensors until garbage is collected.
         if self._flights:
             reads, writes = (tensors(keys, args, kwargs) for keys in (found.reads, found.writes))
-            self._disturb(reads, writes, lambda: learners(frame))
+            self._disturb(reads, writes, lambda: learners(sys._getframe()))
         result = func(*args, **kwargs)
         if self._cuts and torch.is_grad_enabled():
             reads = tensors(found.reads, args, kwargs)
-            self._cuts.used(func._schema.name, reads, result, lambda: learners(frame))
+            self._cuts.used(func._schema.name, reads, result, lambda: learners(sys._getframe()))
         return result
 
     def _disturb(self, reads: Any, writes: Any, where: Callable[[], tuple[Frame, ...]]) -> None:

@@ -149,6 +149,25 @@ def test_a_killed_rank_and_a_forked_child(script):
     assert trace.traps == []
 
 
+def test_tensors_die_as_soon_as_without_a_recorder(script):
+    # Else a memory curve would show what garbage collection has not come to yet.
+    _, trace = script(
+        """
+        gc.disable()
+        join()
+        with Recorder(path):
+            x = torch.ones(2)
+            work = dist.all_reduce(x, async_op=True)
+            made = torch.ones(1000) * 2
+            gone = weakref.ref(made)
+            del made
+            assert gone() is None
+            work.wait()
+        """
+    )
+    assert trace.traps == []
+
+
 UNDER_TORCHRUN = """
 import os, sys
 import torch, torch.distributed as dist
