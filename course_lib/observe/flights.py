@@ -11,6 +11,7 @@ import torch
 from course_lib.observe.calls import Call
 from course_lib.observe.events import CommEvent
 from course_lib.observe.extents import Extent, has_memory, reach
+from course_lib.observe.frames import in_techniques
 
 # gloo fills the results of these from buffers of its own, which torch counts as writes too.
 _FILLED_BY_COPY = frozenset({"all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"})
@@ -24,6 +25,7 @@ class _Flight:
     versions: weak references to its tensors, with torch's count of writes to them so far.
     told: the kinds of trap already noted about it.
     landing: a wait for it has begun, within which nobody writes but gloo itself.
+    exposed: a line of the learner issued it, and not one of the course's techniques.
     """
 
     event: CommEvent
@@ -31,6 +33,7 @@ class _Flight:
     versions: list[tuple[weakref.ref, int]] = field(default_factory=list)
     told: set[str] = field(default_factory=set)
     landing: bool = False
+    exposed: bool = True
 
 
 class Flights:
@@ -42,6 +45,7 @@ class Flights:
         self._extents: list[tuple[int, int, Extent, bool, _Flight]] = []
         self._numbers = itertools.count()
         self._longest = 0  # bytes of any extent so far
+        self.exposed = 0  # how many of them the learner issued
 
     def __bool__(self) -> bool:
         return bool(self._open)
@@ -50,7 +54,7 @@ class Flights:
         """`event` is under way; `results` are buffers that it made itself."""
         reads = [tensor for tensors in call.reads.values() for tensor in tensors]
         writes = [tensor for tensors in call.writes.values() for tensor in tensors]
-        flight = _Flight(event)
+        flight = _Flight(event, exposed=not (event.where and in_techniques(event.where[0])))
         for tensors, written in ((reads, False), (writes, True), (results, True)):
             for tensor in filter(has_memory, tensors):
                 extent = Extent.of(tensor)
@@ -61,6 +65,7 @@ class Flights:
             watched = reads if event.op in _FILLED_BY_COPY else reads + writes
             flight.versions = [(weakref.ref(t), t._version) for t in watched if _counted(t)]
             self._open[event.n] = flight
+            self.exposed += flight.exposed
 
     def approach(self, n: int) -> None:
         """Someone begins to wait for operation `n`."""
@@ -72,6 +77,7 @@ class Flights:
         flight = self._open.pop(n, None)
         if flight is None:
             return False
+        self.exposed -= flight.exposed
         for extent in flight.extents:
             place = bisect_left(self._extents, (extent.start,))
             while self._extents[place][2] is not extent:

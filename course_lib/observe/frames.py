@@ -72,6 +72,11 @@ def is_learners(file: str) -> bool:
     return _kind(file) == "learner"
 
 
+def in_techniques(frame: Frame) -> bool:
+    """Whether it is a line of the course's own techniques."""
+    return frame.file.startswith(_TECHNIQUES)
+
+
 @functools.lru_cache(maxsize=4096)
 def _kind(file: str) -> str:
     if file.startswith(_TECHNIQUES):
