@@ -11,7 +11,7 @@ from course_lib.techniques.data_parallel import DataParallel
 from tests.bench.row import Measurement, Row, paired
 
 _SAMPLES = 32  # a rank
-_PAIRS = 25
+_PAIRS = 61
 
 
 def _on_each_rank() -> tuple[float, ...]:
