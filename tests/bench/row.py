@@ -14,7 +14,7 @@ class Measurement:
     `floor` goes with a limit that was missed: what only the parts that cannot be left out take, as
     a ratio to the same theirs. Above the limit, nobody could have met it; below, the rest is ours.
     A measurement that is not a comparison has no ratios and says in `note` what was found, and
-    in `values` the numbers with their units.
+    in `values` the numbers with their units. Beside ratios, `note` says what they rest on.
     """
 
     what: str
