@@ -52,6 +52,7 @@ class Explorer(View):
                 value=self._start[name],
                 description=name.replace("_", " "),
                 style={"description_width": "initial"},
+                layout={"width": "330px"},  # the usual 300 cut "InfiniBand HDR" off
             )
             for name, values in self._choices.items()
         }
@@ -68,7 +69,9 @@ class Explorer(View):
         late = Latest(redraw)
         for slider in sliders.values():
             slider.observe(lambda _change: late(), names="value")
-        return ipywidgets.VBox([ipywidgets.HBox(list(sliders.values())), image])
+        # A slider keeps its width, so more of them than fit beside each other need further rows.
+        row = ipywidgets.HBox(list(sliders.values()), layout={"flex_flow": "row wrap"})
+        return ipywidgets.VBox([row, image])
 
 
 class Latest:

@@ -40,21 +40,28 @@ def replayed(
         trace, machine.with_links(inside, between), speed, {"all_reduce": all_reduce}, compute
     )
     where = f"{inside}, one node" if nodes == 1 else f"{inside}, {nodes} nodes on {between}"
-    return schedule_gantt(timeline, f"{where}, devices {speed:g}x as fast as here", unit="s")
+    if any(timeline.busy):
+        where += f", devices {speed:g}x as fast as here"
+    return schedule_gantt(timeline, where, unit="s")
 
 
 def replay_explorer(trace: Trace, compute: Sequence[Computed] | None = None) -> Explorer:
-    """`replayed` under sliders, for a run of the learner's own."""
-    return explore(
-        functools.partial(replayed, trace, compute=compute),
-        inside=list(LINKS),
-        between=list(LINKS),
-        devices_per_node=[1, 2, 4, 8],
-        speed=[0.1, 1, 10, 100, 1000],
-        all_reduce=[
-            name for name in (*ALGORITHMS["all_reduce"], "hierarchical") if _works(name, trace)
-        ],
-    )
+    """`replayed` under sliders, for a run of the learner's own.
+
+    Where it would change nothing a slider is left out: that of the algorithm in a run without an
+    all-reduce, and that of the speed with `compute=[]`.
+    """
+    choices = {
+        "inside": list(LINKS),
+        "between": list(LINKS),
+        "devices_per_node": [1, 2, 4, 8],
+    }
+    if compute is None or compute:
+        choices["speed"] = [0.1, 1, 10, 100, 1000]
+    if any(event.op == "all_reduce" for event in trace.events):
+        names = (*ALGORITHMS["all_reduce"], "hierarchical")
+        choices["all_reduce"] = [name for name in names if _works(name, trace)]
+    return explore(functools.partial(replayed, trace, compute=compute), **choices)
 
 
 def _works(algorithm: str, trace: Trace) -> bool:

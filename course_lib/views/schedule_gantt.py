@@ -56,9 +56,11 @@ def schedule_gantt(
 
 def summary(timeline: Timeline, unit: str = "") -> str:
     """The numbers of a timeline in one line."""
-    long = time_text(timeline.makespan) if unit == "s" else f"{timeline.makespan:g}"
+    length = time_text(timeline.makespan) if unit == "s" else f"{timeline.makespan:g}"
+    if not any(timeline.busy):
+        return f"{length} long, no computation"
     idle = (
-        f"{long} long, idle {timeline.bubble_fraction:.1%} of all the time "
+        f"{length} long, idle {timeline.bubble_fraction:.1%} of all the time "
         f"({timeline.bubble_over_ideal:.1%} of the working time)"
     )
     held = timeline.peak_in_flight

@@ -34,6 +34,11 @@ def test_a_moved_slider_replaces_the_image_by_that_of_the_new_arguments(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_sliders_that_do_not_fit_in_a_row_begin_another():
+    sliders, _ = explore(draw, ranks=[2, 4], alpha=[1, 10]).widget().children
+    assert sliders.layout.flex_flow == "row wrap"
+
+
 def test_one_output_holds_sliders_picture_and_words():
     bundle = explore(draw, ranks=[2, 4])._repr_mimebundle_()
     assert bundle["text/plain"] == "4 ranks, alpha 1"

@@ -1,5 +1,8 @@
 """A learner's own run under sliders is the replay of that run."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 from course_lib.observe import CommEvent, Trace
 from course_lib.simulate import dgx_a100, replay
 from course_lib.views.replay_explorer import replay_explorer, replayed
@@ -21,6 +24,7 @@ def all_reduces(world_size: int) -> Trace:
 
 
 TRACE = all_reduces(4)
+BROADCASTS = Trace(4, [replace(event, op="broadcast", reduce_op=None) for event in TRACE.events])
 
 
 def milliseconds(view) -> float:
@@ -32,7 +36,7 @@ def test_the_first_picture_is_the_replay_on_a_node_of_a100s():
     expected = replay(TRACE, dgx_a100).makespan
     view = replayed(TRACE)
     assert abs(milliseconds(view) - 1000 * expected) < 0.01
-    assert view.text.startswith("NVLink 3, one node, devices 1x as fast as here: ")
+    assert view.text.startswith("NVLink 3, one node: ")
     assert replay_explorer(TRACE).text == view.text
 
 
@@ -54,6 +58,28 @@ def test_the_widget_offers_what_works_for_this_many_ranks():
     assert "recursive_doubling" in offered(4)
     assert "recursive_doubling" not in offered(3)
     assert {"ring", "tree", "hierarchical"} < {*offered(3)}
+
+
+def test_the_widget_offers_nothing_that_would_change_nothing():
+    def offered(trace, compute=None):
+        sliders, _ = replay_explorer(trace, compute).widget().children
+        return [slider.description for slider in sliders.children]
+
+    everything = ["inside", "between", "devices per node", "speed", "all reduce"]
+    assert offered(TRACE) == everything
+    assert offered(BROADCASTS) == everything[:4]
+    assert offered(TRACE, compute=[]) == everything[:3] + everything[4:]
+
+
+def test_a_share_of_idle_time_is_said_only_of_ranks_that_compute():
+    alone = replayed(TRACE, compute=[]).text
+    assert " long, no computation\n" in alone
+    assert "idle" not in alone
+    assert "as fast" not in alone
+    compute = [SimpleNamespace(rank=rank, name="sort", start=0.0, seconds=1.0) for rank in range(4)]
+    both = replayed(TRACE, speed=10, compute=compute).text
+    assert "devices 10x as fast as here: " in both
+    assert " long, idle " in both
 
 
 def test_what_does_not_fit_together_is_said():
