@@ -427,9 +427,10 @@ print(run_ranks(floats_into_ints, 2))
 print("your guess:", guess_int)
 
 # %% [markdown]
-# 1065353216 is hexadecimal 3F800000: the four bytes of the float 1.0, read as an integer. No
-# error, no warning, a wrong number. Too few bytes are just as silent: the rest of the receiver's
-# tensor stays as it was. Only too *many* bytes are refused:
+# 1065353216 is hexadecimal 3F800000: the four bytes of the float 1.0, read as an integer. From
+# torch comes no error and no warning, only a wrong number. The note above is the course's: it has
+# seen both ends. About too few bytes torch is just as silent, and the rest of the receiver's tensor
+# stays as it was. It refuses only too *many* bytes:
 
 
 # %% tags=["raises-exception"]
