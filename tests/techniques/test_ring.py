@@ -6,7 +6,8 @@ import torch.distributed as dist
 
 from course_lib.ranks import collect
 from course_lib.techniques.collectives.members import Members
-from course_lib.techniques.collectives.ring import one_by_one, pipelined
+from course_lib.techniques.collectives.pipelined_ring import pipelined
+from course_lib.techniques.collectives.ring import one_by_one
 
 CHUNK = 10  # elements
 

@@ -22,12 +22,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from course_lib.techniques.collectives.members import Members, flat_view
-
-# A long chunk travels in segments of this size: one is on its way while another is added up, and
-# the memory they land in is small enough to be had again without new pages from the system.
-SEGMENT_BYTES = 4 << 20
-
-Hop = tuple[torch.Tensor, torch.Tensor]  # what leaves to the right, what comes from the left
+from course_lib.techniques.collectives.pipelined_ring import Hop, pipelined
 
 
 def ring_reduce_scatter(
@@ -134,70 +129,3 @@ def one_by_one(adding: list[Hop], copying: list[Hop], members: Members) -> None:
             work.wait()
         if add:
             incoming += arrived
-
-
-def pipelined(
-    adding: list[Hop],
-    copying: list[Hop],
-    members: Members,
-    *,
-    segment_bytes: int = SEGMENT_BYTES,
-) -> None:
-    """The same hops in segments, so that sending, receiving and adding go on at the same time.
-
-    Receives are posted as early as can be, since a sender whose receiver waits already need not
-    ask. What is to be added lands in one buffer, which is then still in the processor's cache.
-    """
-    n, r, group = len(members), members.place, members.group
-    left, right = members.ranks[(r - 1) % n], members.ranks[(r + 1) % n]
-    hops = len(adding) + len(copying)
-    adding, copying = _in_segments(adding, segment_bytes), _in_segments(copying, segment_bytes)
-    pieces, sums = adding + copying, len(adding)
-    # A piece leaves as it arrived one step before. Where a step has several pieces, two are under
-    # way, so that one travels while the other is added up.
-    lead = 2 if len(pieces) > hops else 1
-    buffer = torch.empty_like(adding[0][1]) if adding else None
-    landings = [buffer[: incoming.numel()] for _, incoming in adding]
-    landings += [incoming for _, incoming in copying]
-    # Finished work stays in these lists, since letting go of it waits for gloo's own thread.
-    receives: list[dist.Work] = []
-    sends: list[dist.Work] = []
-
-    def post(stop: int) -> None:
-        receives.extend(
-            dist.irecv(landing, group=group, group_src=left)
-            for landing in landings[len(receives) : stop]
-        )
-
-    def send(stop: int) -> None:
-        sends.extend(
-            dist.isend(outgoing, group=group, group_dst=right)
-            for outgoing, _ in pieces[len(sends) : stop]
-        )
-
-    post(1 if adding else len(pieces))
-    send(lead)
-    for i, (_, incoming) in enumerate(pieces):
-        receives[i].wait()
-        if i == sums - 1:
-            # Complete chunks replace the parts that this rank sent, so those must have left.
-            for work in sends[:sums]:
-                work.wait()
-            post(len(pieces))
-        if i < sums:
-            incoming += landings[i]
-            post(i + 2)
-        send(i + 1 + lead)
-    for work in sends[sums:]:
-        work.wait()
-
-
-def _in_segments(hops: list[Hop], segment_bytes: int) -> list[Hop]:
-    return [
-        piece
-        for outgoing, incoming in hops
-        for piece in zip(
-            *(x.split(max(1, segment_bytes // x.element_size())) for x in (outgoing, incoming)),
-            strict=True,
-        )
-    ]
