@@ -1,5 +1,7 @@
 """The ring's two ways of making the same hops: one by one, and in segments under way together."""
 
+import threading
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -7,7 +9,7 @@ import torch.distributed as dist
 from course_lib.ranks import collect
 from course_lib.techniques.collectives.members import Members
 from course_lib.techniques.collectives.pipelined_ring import pipelined
-from course_lib.techniques.collectives.ring import one_by_one
+from course_lib.techniques.collectives.ring import one_by_one, ring_all_reduce
 
 CHUNK = 10  # elements
 
@@ -98,3 +100,24 @@ def test_a_rank_keeps_what_it_did_not_receive() -> None:
     # The control: without any hop, no rank has another's part.
     alone = collect(lambda: chunks_of(dist.get_rank(), 2), 2)
     assert not torch.equal(alone[0][0], alone[1][0])
+
+
+def test_rings_in_two_threads_do_not_share_the_buffer_they_land_in() -> None:
+    def run():
+        groups = [dist.new_group() for _ in range(2)]
+        tensors = [torch.full((50_000,), float(k + 1)) for k in range(2)]
+        together = threading.Barrier(2)
+
+        def repeat(k: int) -> None:
+            for _ in range(5):
+                together.wait()
+                ring_all_reduce(tensors[k], groups[k])
+
+        threads = [threading.Thread(target=repeat, args=(k,)) for k in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [(tensor == (k + 1) * 2**5).all().item() for k, tensor in enumerate(tensors)]
+
+    assert list(collect(run, 2, observe=False)) == [[True, True]] * 2

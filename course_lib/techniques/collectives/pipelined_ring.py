@@ -9,7 +9,7 @@ Parallel and Distributed Computing 69(2), 2009, count steps of whole chunks; seg
 the bytes, and cost a message each.
 """
 
-import threading
+from contextvars import ContextVar
 
 import torch
 import torch.distributed as dist
@@ -88,21 +88,16 @@ def _in_segments(hops: list[Hop], segment_bytes: int) -> list[Hop]:
     ]
 
 
-class _Kept(threading.local):
-    """A buffer of at most a segment for each thread, kept between calls.
-
-    New pages from the system for each call would take up to a fifth of its time.
-    """
-
-    buffer = torch.empty(0, dtype=torch.uint8)
-
-
-_kept = _Kept()
+# A buffer of at most a segment, kept between calls, for each thread its own. New pages from the
+# system for each call would take up to a fifth of its time.
+_kept: ContextVar[torch.Tensor | None] = ContextVar("kept", default=None)
 
 
 def _room_for(piece: torch.Tensor) -> torch.Tensor:
     """Where a piece lands before it is added; the next one lands in the same place."""
     nbytes = piece.numel() * piece.element_size()
-    if _kept.buffer.numel() < nbytes:
-        _kept.buffer = torch.empty(nbytes, dtype=torch.uint8)
-    return _kept.buffer[:nbytes].view(piece.dtype)
+    buffer = _kept.get()
+    if buffer is None or buffer.numel() < nbytes:
+        buffer = torch.empty(nbytes, dtype=torch.uint8)
+        _kept.set(buffer)
+    return buffer[:nbytes].view(piece.dtype)
