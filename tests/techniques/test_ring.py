@@ -105,11 +105,11 @@ def test_a_rank_keeps_what_it_did_not_receive() -> None:
 def test_rings_in_two_threads_do_not_share_the_buffer_they_land_in() -> None:
     def run():
         groups = [dist.new_group() for _ in range(2)]
-        tensors = [torch.full((50_000,), float(k + 1)) for k in range(2)]
+        tensors = [torch.full((1_000_000,), float(k + 1)) for k in range(2)]
         together = threading.Barrier(2)
 
         def repeat(k: int) -> None:
-            for _ in range(5):
+            for _ in range(8):
                 together.wait()
                 ring_all_reduce(tensors[k], groups[k])
 
@@ -118,6 +118,6 @@ def test_rings_in_two_threads_do_not_share_the_buffer_they_land_in() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        return [(tensor == (k + 1) * 2**5).all().item() for k, tensor in enumerate(tensors)]
+        return [(tensor == (k + 1) * 2**8).all().item() for k, tensor in enumerate(tensors)]
 
     assert list(collect(run, 2, observe=False)) == [[True, True]] * 2
