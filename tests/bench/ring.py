@@ -1,5 +1,6 @@
 """The ring all-reduce in Python, against gloo's own in C++, over the same connections."""
 
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -44,13 +45,11 @@ def _measure() -> list[Measurement]:
             # As all ranks wait for each other in every call, one of them can hold the watch. Ranks
             # are started anew some times: which core the system puts whom on makes a difference.
             def ratios(what: Callable, n=ranks, mb=megabytes) -> tuple[float, ...]:
-                return sum(
-                    (
-                        collect(_against_gloo, n, (what, mb), observe=False, timeout=300)[0]
-                        for _ in range(_STARTS)
-                    ),
-                    (),
-                )
+                starts = [
+                    collect(_against_gloo, n, (what, mb), observe=False, timeout=300)[0]
+                    for _ in range(_STARTS)
+                ]
+                return tuple(itertools.chain(*starts))
 
             what, limit = f"{megabytes} MB, {ranks} ranks", 1.25 if megabytes == 1 else 1.0
             found.append(
