@@ -1510,13 +1510,14 @@ print("your guess:", guess_slowest, guess_times)
 times(run_ranks(time_all, 2, observe=False, timeout=60)[0])
 
 # %% [markdown]
-# **Explain.** On our two cores stage 2 was the slowest, at 1.9 to 2.6 times stage 0. If you guessed
-# checkpointing, you have counted operations. It runs the blocks again, but in these steps
-# computation is the smaller part. What decides is the *number* of messages. They hold only some
-# 3 MB in a step, but each costs a start. Your data_parallel sends one for each parameter, and zero2
-# two, with a copy before and after each. zero3 sends a few for each layer, and zero1 two in all: it
-# takes less than half of stage 0's time. Buckets (notebook 03) are the remedy. Offloading costs
-# little here, but the bus was left out: section 10 has its price.
+# **Explain.** On our two cores stage 2 was the slowest each time, at 1.5 to 2.6 times stage 0. If
+# you guessed checkpointing, you have counted operations. It runs the blocks again, but in these
+# steps computation is the smaller part. What decides is the *number* of messages. They hold only
+# some 3 MB in a step, but each costs a start. Your data_parallel sends one for each parameter, and
+# zero2 two, with a copy before and after each. zero3 sends a few for each layer, and zero1 two in
+# all: it takes less than half of stage 0's time. Buckets (notebook 03) are the remedy. What
+# offloading and checkpointing add is lost in the spread (the black lines) from run to run; the bus
+# was left out besides, and section 10 has its price.
 #
 # On a cluster, computation is far quicker, and messages are not quicker in the same measure. There
 # the passes can count: 2, 2, 2 and 3. Next, such a step is replayed on networks of any speed.

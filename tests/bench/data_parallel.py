@@ -14,7 +14,7 @@ from course_lib.techniques.data_parallel import DataParallel
 from tests.bench.row import Measurement, Row, paired
 
 _SAMPLES = 32  # a rank
-_STARTS, _PAIRS = 5, 15
+_STARTS, _PAIRS = 6, 10
 
 
 _MODEL = {"layers": 4, "hidden": 128}

@@ -12,7 +12,7 @@ from tests.bench.row import Measurement, Row, paired
 
 _MB = (1, 4, 16, 64)
 _RANKS = (2, 4)
-_STARTS = 7
+_STARTS = 14
 
 
 def _against_gloo(ours: Callable[[torch.Tensor], object], megabytes: int) -> tuple[float, ...]:
@@ -24,7 +24,7 @@ def _against_gloo(ours: Callable[[torch.Tensor], object], megabytes: int) -> tup
         for _ in range(calls):
             all_reduce(tensor)
 
-    return paired(lambda: repeat(ours), lambda: repeat(dist.all_reduce), pairs=5)
+    return paired(lambda: repeat(ours), lambda: repeat(dist.all_reduce), pairs=3, warm_up=1)
 
 
 def _messages_alone(tensor: torch.Tensor) -> None:

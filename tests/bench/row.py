@@ -37,8 +37,11 @@ class Measurement:
 
     @property
     def met(self) -> bool:
-        """A limit whose comparison could not be made is not met."""
-        return self.limit is None or (bool(self.ratios) and self.median <= self.limit)
+        """A limit whose comparison could not be made is not met.
+
+        A limit has two decimals, and so has what is held to it.
+        """
+        return self.limit is None or (bool(self.ratios) and round(self.median, 2) <= self.limit)
 
     def or_floor(self, what: str, ratios: Callable[[], tuple[float, ...]]) -> "Measurement":
         """This one; if it has missed its limit, with the floor, which is measured now."""
