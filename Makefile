@@ -31,7 +31,7 @@ lab: .venv/ready-lab ## install, check the machine, open JupyterLab at the first
 test: .venv/ready-dev lint ## install, then check everything: lint, tests, all solutions under nbval
 	@$(RUN) -m pytest --numprocesses 2 --dist loadscope --nbval
 
-bench: .venv/ready-bench ## measure against PyTorch and others, about 10 minutes: ONLY=ring, or PUBLISH=1
+bench: .venv/ready-bench ## measure against PyTorch and others, about 8 minutes: ONLY=ring, or PUBLISH=1 (13)
 	@$(RUN) -m tests.bench $(foreach row,$(ONLY),--only $(row)) $(if $(PUBLISH),--publish)
 
 notebooks: .venv/ready-dev ## rebuild notebooks/ and solutions/*.ipynb from solutions/*.py

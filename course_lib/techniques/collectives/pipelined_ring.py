@@ -16,7 +16,8 @@ import torch.distributed as dist
 
 from course_lib.techniques.collectives.members import Members
 
-# Long enough that the messages' latency does not count, short enough to stay in a cache.
+# Shorter segments cost more for their messages than they gain, and longer ones gained nothing
+# (gloo on two cores, 16 and 64 MB, segments of 1 to 32 MB).
 SEGMENT_BYTES = 4 << 20
 
 Hop = tuple[torch.Tensor, torch.Tensor]  # what leaves to the right, what comes from the left
@@ -32,7 +33,7 @@ def pipelined(
     """Make the hops; what arrives is added to its chunk in the first ones, then replaces it.
 
     Receives are posted as early as can be, since a sender whose receiver waits already need not
-    ask. What is to be added lands in one buffer, which is then still in the processor's cache.
+    ask. What is to be added lands in one buffer: a second one, filled meanwhile, gained nothing.
     """
     n, r, group = len(members), members.place, members.group
     left, right = members.ranks[(r - 1) % n], members.ranks[(r + 1) % n]
