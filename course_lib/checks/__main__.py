@@ -3,8 +3,8 @@
 import argparse
 import sys
 
-from course_lib.checks.registry import all_exercises
-from course_lib.checks.zoo import Rejection, load_zoo, reject
+from .registry import all_exercises
+from .zoo import Rejection, load_zoo, reject
 
 
 def main() -> int:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import torch
 
-from course_lib.checks.gates import ranks
-from course_lib.checks.reference import Reference
+from .gates import ranks
+from .reference import Reference
 
 _LEGIBLE_PARTS = 5  # up to so many ranks every mix of their parts is tried (3^5)
 _SAMPLE = 64  # elements looked at

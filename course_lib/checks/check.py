@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from course_lib.checks import progress, seeds
-from course_lib.checks.lookup import by_function
-from course_lib.checks.runner import run_check
+from . import progress, seeds
+from .lookup import by_function
+from .runner import run_check
 
 
 def check(fn: Callable) -> None:

@@ -8,9 +8,10 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from course_lib.checks.exercise import Case, Exercise, Observation
 from course_lib.observe import Trap
 from course_lib.ranks import RankError, RankTimeout, collect
+
+from .exercise import Case, Exercise, Observation
 
 UNATTEMPTED = "not attempted yet"  # what the holes of the student notebooks raise
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 
-from course_lib.checks.answers import kind_of
-from course_lib.checks.causes import likely_cause
-from course_lib.checks.exercise import Finding
-from course_lib.checks.glimpse import glimpse
-from course_lib.checks.reference import Reference
+from .answers import kind_of
+from .causes import likely_cause
+from .exercise import Finding
+from .glimpse import glimpse
+from .reference import Reference
 
 
 def mismatch(

@@ -6,9 +6,10 @@ values were found right: its message says so.
 
 from collections.abc import Collection, Iterable
 
-from course_lib.checks.exercise import Finding, Observation
 from course_lib.observe import Frame, Trace, Trap
 from course_lib.ranks.sources import place_of, text_of
+
+from .exercise import Finding, Observation
 
 POINT_TO_POINT = frozenset({"send", "recv"})
 _MOVES_NOTHING = frozenset({"barrier"})

@@ -1,8 +1,8 @@
 """Stage two of a check: from what happened to a verdict. Pure; learner code never runs here."""
 
-from course_lib.checks import gates
-from course_lib.checks.collecting import Outcome
-from course_lib.checks.exercise import Case, Exercise, Finding
+from . import gates
+from .collecting import Outcome
+from .exercise import Case, Exercise, Finding
 
 
 def judge_case(exercise: Exercise, case: Case, outcome: Outcome) -> Finding | None:

@@ -4,9 +4,9 @@ import difflib
 import inspect
 from typing import Any
 
-from course_lib.checks.exercise import Exercise
-from course_lib.checks.registry import all_exercises
-from course_lib.checks.verdict import CheckFailed
+from .exercise import Exercise
+from .registry import all_exercises
+from .verdict import CheckFailed
 
 
 def by_name(name: str) -> Exercise:

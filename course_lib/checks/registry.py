@@ -4,8 +4,8 @@ import functools
 import importlib
 import pkgutil
 
-from course_lib.checks import exercises
-from course_lib.checks.exercise import Exercise
+from . import exercises
+from .exercise import Exercise
 
 
 @functools.cache

@@ -3,10 +3,10 @@
 import random
 from collections.abc import Callable
 
-from course_lib.checks.collecting import collect_case
-from course_lib.checks.exercise import Exercise
-from course_lib.checks.judging import judge_case
-from course_lib.checks.verdict import Verdict
+from .collecting import collect_case
+from .exercise import Exercise
+from .judging import judge_case
+from .verdict import Verdict
 
 
 def run_check(exercise: Exercise, answer: Callable, rng: random.Random) -> Verdict:

@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from course_lib.checks.collecting import UNATTEMPTED, Outcome
-from course_lib.checks.exercise import Case, Exercise, Finding
+from .collecting import UNATTEMPTED, Outcome
+from .exercise import Case, Exercise, Finding
 
 _WIDTH = 96
 _PRINTED_LINES = 6

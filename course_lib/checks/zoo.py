@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.checks import seeds
-from course_lib.checks.registry import all_exercises
-from course_lib.checks.runner import run_check
+from . import seeds
+from .registry import all_exercises
+from .runner import run_check
 
 ZOO = Path(__file__).parents[2] / "solutions" / "zoo"
 

@@ -22,7 +22,8 @@ __all__ = ["Cell", "Course", "Lesson", "LessonError", "Problem", "read_lesson", 
 def status_view() -> Any:
     """For the top of a notebook: what is passed, and what comes next, of it and its neighbours."""
     from course_lib.checks.registry import all_exercises
-    from course_lib.classroom.status import seen_from
+
+    from .status import seen_from
 
     return seen_from(Path.cwd(), all_exercises())
 

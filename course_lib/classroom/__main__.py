@@ -6,7 +6,8 @@ import warnings
 from pathlib import Path
 
 from course_lib.checks.registry import all_exercises
-from course_lib.classroom.handed_out import untouched
+
+from .handed_out import untouched
 
 ROOT = Path(__file__).resolve().parents[2]
 # What `grade` exits with. 2 is argparse's, for a command that cannot be carried out.
@@ -35,14 +36,14 @@ def _add_status(commands) -> None:
 
 
 def _status(options) -> int:
-    from course_lib.classroom.status import status
+    from .status import status
 
     print(status(ROOT / "notebooks", all_exercises()))
     return ALL_WELL
 
 
 def _reset(options) -> int:
-    from course_lib.classroom.status import reset
+    from .status import reset
 
     if options.exercise not in all_exercises():
         print(f"there is no exercise {options.exercise}", file=sys.stderr)
@@ -73,8 +74,8 @@ def _add_build(commands) -> None:
 
 
 def _build(options) -> int:
-    from course_lib.classroom.course import Course
-    from course_lib.classroom.lesson import LessonError
+    from .course import Course
+    from .lesson import LessonError
 
     course = Course(ROOT, all_exercises())
     try:
@@ -109,9 +110,10 @@ def _add_grade(commands) -> None:
 
 def _grade(options) -> int:
     from course_lib.checks.apart.isolation import Limits
-    from course_lib.classroom.grading import grade
-    from course_lib.classroom.grading.batch import Settings
-    from course_lib.classroom.grading.reports import write_reports
+
+    from .grading import grade
+    from .grading.batch import Settings
+    from .grading.reports import write_reports
 
     warnings.simplefilter("ignore")  # what Python has to say about the style of answers
     try:
@@ -155,7 +157,7 @@ def _add_validate(commands) -> None:
 
 
 def _validate(options) -> int:
-    from course_lib.classroom.validating import validate
+    from .validating import validate
 
     paths = [path.resolve() for path in options.notebook]
     if missing := [path for path in paths if not path.exists()]:
@@ -174,8 +176,8 @@ def _add_exports(commands) -> None:
 
 
 def _bundle(options) -> int:
-    from course_lib.classroom.bundle import write_bundle
-    from course_lib.classroom.course import Course
+    from .bundle import write_bundle
+    from .course import Course
 
     try:
         leaks = write_bundle(Course(ROOT, all_exercises()), options.out)
@@ -191,7 +193,7 @@ def _bundle(options) -> int:
 
 
 def _nbgrader_export(options) -> int:
-    from course_lib.classroom.nbgrader_export import export
+    from .nbgrader_export import export
 
     try:
         lessons = export(ROOT / "solutions", options.out)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import nbformat
 
-from course_lib.classroom.course import Course
-from course_lib.classroom.handed_out import COPIES, untouched
-from course_lib.classroom.leaks import leaks, shown_as_code
+from .course import Course
+from .handed_out import COPIES, untouched
+from .leaks import leaks, shown_as_code
 
 _HANDOUT = Path(__file__).parent / "handout"
 _FILES = ("pyproject.toml", "constraints.txt", "environment.yml", "Makefile", ".gitignore")

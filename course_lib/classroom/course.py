@@ -11,11 +11,11 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from nbformat import NotebookNode
 
-from course_lib.classroom.kernels import use_ipc
-from course_lib.classroom.leaks import answer_pieces, leaks
-from course_lib.classroom.lesson import Lesson, LessonError, read_lesson
-from course_lib.classroom.notebooks import solution_notebook, student_notebook
-from course_lib.classroom.outputs import complaints, normalise
+from .kernels import use_ipc
+from .leaks import answer_pieces, leaks
+from .lesson import Lesson, LessonError, read_lesson
+from .notebooks import solution_notebook, student_notebook
+from .outputs import complaints, normalise
 
 CELL_TIMEOUT = 300  # seconds
 

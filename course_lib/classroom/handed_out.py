@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.classroom.holes import BEGIN, with_blanks, with_stubs
+from .holes import BEGIN, with_blanks, with_stubs
 
 COPIES = ".handed_out"
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from nbformat import NotebookNode
 
-from course_lib.classroom.holes import BEGIN, END, answers
-from course_lib.classroom.lesson import Lesson
+from .holes import BEGIN, END, answers
+from .lesson import Lesson
 
 # Below these a piece of an answer is a phrase of the language, such as `rank = dist.get_rank()`.
 STATEMENTS_IN_A_ROW = 3

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import jupytext
 
-from course_lib.classroom.holes import answers, with_blanks, with_stubs
+from .holes import answers, with_blanks, with_stubs
 
 TAGS = frozenset({"nbval-ignore-output", "raises-exception", "nbval-skip"})
 

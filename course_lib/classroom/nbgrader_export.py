@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.classroom.holes import BEGIN, NOT_ATTEMPTED, with_blanks
+from .holes import BEGIN, NOT_ATTEMPTED, with_blanks
 
 _CONFIG = '''\
 """nbgrader's configuration of this course: nbgrader's documentation has the whole list."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from course_lib.classroom.lesson import Cell, Lesson
+from .lesson import Cell, Lesson
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},

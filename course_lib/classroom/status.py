@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from course_lib.checks import progress
-from course_lib.classroom.holes import NOT_ATTEMPTED
-from course_lib.classroom.status_shown import BEGUN, CHANGED, OPEN, PASSED, Remark, Status, Step
+
+from .holes import NOT_ATTEMPTED
+from .status_shown import BEGUN, CHANGED, OPEN, PASSED, Remark, Status, Step
 
 _KEPT = "kept"  # the folder for answers that were reset
 _OF_SOLUTIONS = Remark(
@@ -114,7 +115,7 @@ def reset(root: Path, exercise: str, notebook: str) -> Path | None:
     """
     import nbformat  # see `_cells`
 
-    from course_lib.classroom.handed_out import untouched
+    from .handed_out import untouched
 
     path = root / "notebooks" / f"{notebook}.ipynb"
     fresh = {cell.id: cell for cell in untouched(root)[notebook].cells}

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.models.sorting import IGNORED, LENGTH, SYMBOLS
+from .sorting import IGNORED, LENGTH, SYMBOLS
 
 
 class Attention(nn.Module):

@@ -10,13 +10,13 @@ Learners write plain torch.distributed; nothing is wrapped. Ranks append plain e
 while things happen, and every number is a pure function of these.
 """
 
-from course_lib.observe.events import Block, CommEvent, ComputeSpan, Frame, Label, Trap
-from course_lib.observe.matching import Divergence, GroupCalls, Matching, match
-from course_lib.observe.memory import Memory, MemoryCurve
-from course_lib.observe.recorder import Recorder
-from course_lib.observe.timeline import Span, Timeline, Track
-from course_lib.observe.trace import Trace, read_trace
-from course_lib.observe.traffic import Traffic
+from .events import Block, CommEvent, ComputeSpan, Frame, Label, Trap
+from .matching import Divergence, GroupCalls, Matching, match
+from .memory import Memory, MemoryCurve
+from .recorder import Recorder
+from .timeline import Span, Timeline, Track
+from .trace import Trace, read_trace
+from .traffic import Traffic
 
 __all__ = [
     "Block",

@@ -38,7 +38,7 @@ from dataclasses import dataclass
 
 import torch
 
-from course_lib.observe.events import CommEvent
+from .events import CommEvent
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from course_lib.observe.wording import name
+from .wording import name
 
 if TYPE_CHECKING:
-    from course_lib.observe.events import CommEvent
-    from course_lib.observe.trace import Trace
+    from .events import CommEvent
+    from .trace import Trace
 
 _ROWS = ("labels", "computes or waits", "collectives", "receives", "sends")  # from above
 _LABELS, _COMPUTE, _COLLECTIVES, _RECEIVES, _SENDS = range(len(_ROWS))

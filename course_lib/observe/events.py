@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from course_lib.observe.timeline import COMPUTE, read_label
+from .timeline import COMPUTE, read_label
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from course_lib.observe.calls import Call
-from course_lib.observe.events import CommEvent
-from course_lib.observe.extents import Extent, has_memory, reach
-from course_lib.observe.frames import in_techniques
+from .calls import Call
+from .events import CommEvent
+from .extents import Extent, has_memory, reach
+from .frames import in_techniques
 
 # gloo fills the results of these from buffers of its own, which torch counts as writes too.
 _FILLED_BY_COPY = frozenset({"all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"})

@@ -11,7 +11,7 @@ from types import FrameType
 import torch
 from torch.distributed import distributed_c10d
 
-from course_lib.observe.events import Frame
+from .events import Frame
 
 DEEPEST = 6  # frames kept of each line
 

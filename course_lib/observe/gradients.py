@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
-from course_lib.observe import wording
-from course_lib.observe.calls import Call
-from course_lib.observe.events import CommEvent, Frame
-from course_lib.observe.extents import Extent, has_memory
+from . import wording
+from .calls import Call
+from .events import CommEvent, Frame
+from .extents import Extent, has_memory
 
 # Joining the parts with the rank's own, which does have its gradient, into one tensor is the usual
 # way around the cut.

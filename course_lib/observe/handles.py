@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work
 
-from course_lib.observe import wording
-from course_lib.observe.events import CommEvent
-from course_lib.observe.frames import learners
-from course_lib.observe.journal import JournalWriter
-from course_lib.observe.stopwatch import Stopwatch
-from course_lib.observe.watch import Note, Watch
+from . import wording
+from .events import CommEvent
+from .frames import learners
+from .journal import JournalWriter
+from .stopwatch import Stopwatch
+from .watch import Note, Watch
 
 
 class _Reference(weakref.ref):

@@ -28,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from course_lib.observe.events import Block, CommEvent, ComputeSpan, Frame, Label, Trap
+from .events import Block, CommEvent, ComputeSpan, Frame, Label, Trap
 
 VERSION = 2
 _text = functools.lru_cache(maxsize=4096)(json.dumps)  # the same few strings and shapes recur

@@ -9,7 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from course_lib.observe.events import CommEvent
+from .events import CommEvent
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ had to wait on the wall once all had come: what moving the bytes took, as far as
 
 from collections.abc import Iterable, Iterator
 
-from course_lib.observe.events import CommEvent, ComputeSpan
-from course_lib.observe.matching import Matching
-from course_lib.observe.timeline import (
+from .events import CommEvent, ComputeSpan
+from .matching import Matching
+from .timeline import (
     COMMUNICATION,
     COMPUTE,
     Span,

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from course_lib.observe.events import Block
-from course_lib.observe.meter import KINDS
+from .events import Block
+from .meter import KINDS
 
 _STATES = ("parameters", "gradients", "optimizer")
 

@@ -40,7 +40,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course_lib.observe.journal import JournalWriter
+from .journal import JournalWriter
 
 KINDS = ("parameters", "gradients", "optimizer", "activations", "communication", "other")
 

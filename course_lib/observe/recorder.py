@@ -17,15 +17,15 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Work
 
-from course_lib.observe import calls, refuse
-from course_lib.observe.events import CommEvent, Frame, Trap
-from course_lib.observe.frames import Stack, look
-from course_lib.observe.handles import Handles
-from course_lib.observe.journal import JournalWriter
-from course_lib.observe.meter import Meter
-from course_lib.observe.stopwatch import Stopwatch
-from course_lib.observe.taps import Around, Taps
-from course_lib.observe.watch import Watch
+from . import calls, refuse
+from .events import CommEvent, Frame, Trap
+from .frames import Stack, look
+from .handles import Handles
+from .journal import JournalWriter
+from .meter import Meter
+from .stopwatch import Stopwatch
+from .taps import Around, Taps
+from .watch import Watch
 
 
 class Recorder:

@@ -4,8 +4,8 @@ import itertools
 
 import torch
 
-from course_lib.observe.calls import Call
-from course_lib.observe.extents import has_memory
+from .calls import Call
+from .extents import has_memory
 
 _ELEMENTWISE = {"all_reduce", "reduce"}
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from course_lib.observe.journal import JournalWriter
+from .journal import JournalWriter
 
 
 class Stopwatch:

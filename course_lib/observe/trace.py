@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from course_lib.observe.chrome import chrome_events
-from course_lib.observe.events import Block, CommEvent, ComputeSpan, Frame, Label, Trap
-from course_lib.observe.journal import RankJournal
-from course_lib.observe.matching import Matching, match
-from course_lib.observe.measured import measured
-from course_lib.observe.memory import Memory
-from course_lib.observe.timeline import Timeline
-from course_lib.observe.traffic import Traffic
+from .chrome import chrome_events
+from .events import Block, CommEvent, ComputeSpan, Frame, Label, Trap
+from .journal import RankJournal
+from .matching import Matching, match
+from .measured import measured
+from .memory import Memory
+from .timeline import Timeline
+from .traffic import Traffic
 
 _FORMAT, _VERSION = "course_lib.observe.Trace", 1
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from course_lib.observe.algorithms import sends
-from course_lib.observe.events import CommEvent
+from .algorithms import sends
+from .events import CommEvent
 
 Matrix = list[list[int]]
 

@@ -19,13 +19,13 @@ import torch
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course_lib.observe import wording
-from course_lib.observe.calls import Call
-from course_lib.observe.effects import Effects, effects, tensors
-from course_lib.observe.events import CommEvent, Frame
-from course_lib.observe.flights import Flights
-from course_lib.observe.frames import learners
-from course_lib.observe.gradients import CutGradients
+from . import wording
+from .calls import Call
+from .effects import Effects, effects, tensors
+from .events import CommEvent, Frame
+from .flights import Flights
+from .frames import learners
+from .gradients import CutGradients
 
 Note = Callable[..., None]
 """note(kind, message, where, issued_at)"""

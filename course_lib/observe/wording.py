@@ -1,6 +1,6 @@
 """The sentences about traps."""
 
-from course_lib.observe.events import CommEvent, Frame
+from .events import CommEvent, Frame
 
 
 def name(event: CommEvent) -> str:

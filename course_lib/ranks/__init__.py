@@ -3,11 +3,11 @@
 import os
 import sys
 
-from course_lib.ranks.errors import Failure, RankError, RankTimeout
-from course_lib.ranks.hostclient import host
-from course_lib.ranks.launch import collect, run_ranks
-from course_lib.ranks.progress import report_step
-from course_lib.ranks.results import RankResults
+from .errors import Failure, RankError, RankTimeout
+from .hostclient import host
+from .launch import collect, run_ranks
+from .progress import report_step
+from .results import RankResults
 
 __all__ = [
     "Failure",

@@ -6,13 +6,14 @@ import signal
 from typing import Any
 
 from course_lib.observe import Frame, Trace, read_trace
-from course_lib.ranks import capture, shipping, sources
-from course_lib.ranks.errors import Failure, RankError, RankTimeout, RunRecord
-from course_lib.ranks.misfits import misfits
-from course_lib.ranks.report import write_report
-from course_lib.ranks.results import RankResults
-from course_lib.ranks.rundir import RunDir
-from course_lib.ranks.watch import Outcome
+
+from . import capture, shipping, sources
+from .errors import Failure, RankError, RankTimeout, RunRecord
+from .misfits import misfits
+from .report import write_report
+from .results import RankResults
+from .rundir import RunDir
+from .watch import Outcome
 
 # What gloo raises on a rank whose partner has died or disagreed: a consequence, never the cause.
 _SEVERED = re.compile(

@@ -5,9 +5,10 @@ group do not line up, or a message has only one end.
 """
 
 from course_lib.observe import CommEvent, Trace
-from course_lib.ranks.diagnosis import Diagnosis
-from course_lib.ranks.lineup import compare_collectives
-from course_lib.ranks.pairing import pair_messages
+
+from .diagnosis import Diagnosis
+from .lineup import compare_collectives
+from .pairing import pair_messages
 
 
 def diagnose(states: dict[int, str], trace: Trace) -> list[Diagnosis]:

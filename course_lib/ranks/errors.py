@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from course_lib.observe import Frame, Trace, Trap
-from course_lib.ranks.layout import fitted
+
+from .layout import fitted
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from course_lib.observe import CommEvent, Trace
-from course_lib.ranks.diagnosis import Diagnosis
-from course_lib.ranks.wording import and_list, describe, ordinal, plural, ranks_text, times
+
+from .diagnosis import Diagnosis
+from .wording import and_list, describe, ordinal, plural, ranks_text, times
 
 
 @dataclass(frozen=True)

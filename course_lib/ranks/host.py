@@ -32,7 +32,7 @@ _IDLE_SECONDS = 0.5
 
 def serve(control: socket.socket) -> None:
     """Take orders (one JSON a line) until the kernel closes its end; then leave nothing."""
-    from course_lib.ranks import rank as rank_module  # imports torch, once for all ranks
+    from . import rank as rank_module  # imports torch, once for all ranks
 
     rank_module.rehearse()
     gc.collect()

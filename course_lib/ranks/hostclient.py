@@ -11,7 +11,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from course_lib.ranks.rundir import RunDir
+from .rundir import RunDir
 
 _SERVE = (
     "import socket, sys; from course_lib.ranks.host import serve; "
@@ -74,7 +74,7 @@ class _ForkedHost(Host):
     """A host that is a fork of this process, and so has imported what this process has."""
 
     def __init__(self, close: tuple[int, ...]) -> None:
-        from course_lib.ranks.host import serve
+        from .host import serve
 
         self.owner = os.getpid()
         self.control, theirs = socket.socketpair()

@@ -12,14 +12,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.ranks import capture, notes, shipping
-from course_lib.ranks.conclude import conclude
-from course_lib.ranks.devices import place
-from course_lib.ranks.errors import RankError
-from course_lib.ranks.hostclient import host
-from course_lib.ranks.results import RankResults
-from course_lib.ranks.rundir import RunDir
-from course_lib.ranks.watch import Watch
+from . import capture, notes, shipping
+from .conclude import conclude
+from .devices import place
+from .errors import RankError
+from .hostclient import host
+from .results import RankResults
+from .rundir import RunDir
+from .watch import Watch
 
 _MOST_RANKS = 256
 # Left over from torchrun or an earlier experiment, these would make a rank talk to someone else.

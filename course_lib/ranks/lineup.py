@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from course_lib.observe import CommEvent, Divergence, Trace, Trap
 from course_lib.observe.matching import GroupCalls
 from course_lib.observe.wording import place
-from course_lib.ranks.diagnosis import Diagnosis
-from course_lib.ranks.wording import and_list, call_text, describe, ordinal, plural, ranks_text
+
+from .diagnosis import Diagnosis
+from .wording import and_list, call_text, describe, ordinal, plural, ranks_text
 
 _REMEDIES = {
     "operation": "Every rank of a group must call the same collectives in the same order: look for "

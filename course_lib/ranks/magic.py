@@ -13,9 +13,9 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from course_lib.ranks import capture, notes
-from course_lib.ranks.errors import RankError
-from course_lib.ranks.launch import collect
+from . import capture, notes
+from .errors import RankError
+from .launch import collect
 
 
 def register(shell: Any) -> None:

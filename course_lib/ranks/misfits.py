@@ -5,9 +5,10 @@ One rank alone cannot see it. Its record and its partner's, side by side, can.
 
 from course_lib.observe import CommEvent, Trace, Trap
 from course_lib.observe.wording import place
-from course_lib.ranks.lineup import passed_unequal
-from course_lib.ranks.pairing import SHIFTS_MESSAGES
-from course_lib.ranks.wording import bytes_text
+
+from .lineup import passed_unequal
+from .pairing import SHIFTS_MESSAGES
+from .wording import bytes_text
 
 
 def misfits(trace: Trace) -> list[Trap]:

@@ -1,8 +1,9 @@
 """What the recorder noted, told once for each line and not once for each rank."""
 
 from course_lib.observe import Trap
-from course_lib.ranks.layout import wrapped
-from course_lib.ranks.wording import ranks_text
+
+from .layout import wrapped
+from .wording import ranks_text
 
 
 def once_each(notes: list[Trap]) -> list[tuple[Trap, list[int]]]:

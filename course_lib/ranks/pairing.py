@@ -3,10 +3,11 @@
 from collections import defaultdict
 
 from course_lib.observe import CommEvent, Trace
-from course_lib.ranks.diagnosis import Diagnosis
-from course_lib.ranks.gaps import Gap, explain, look_across
-from course_lib.ranks.sources import place_of
-from course_lib.ranks.wording import bytes_text, describe, plural, ranks_text
+
+from .diagnosis import Diagnosis
+from .gaps import Gap, explain, look_across
+from .sources import place_of
+from .wording import bytes_text, describe, plural, ranks_text
 
 Pair = tuple[CommEvent, CommEvent]
 """A send and its receive."""

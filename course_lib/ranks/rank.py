@@ -25,9 +25,10 @@ import torch
 import torch.distributed as dist
 
 from course_lib.observe import Recorder
-from course_lib.ranks import progress, shipping
-from course_lib.ranks.host import die_with_parent
-from course_lib.ranks.rundir import RunDir
+
+from . import progress, shipping
+from .host import die_with_parent
+from .rundir import RunDir
 
 STACK_SIGNAL = signal.SIGUSR1
 _LOOPBACK = {"linux": "lo", "darwin": "lo0"}

@@ -3,16 +3,17 @@
 from collections import defaultdict
 
 from course_lib.observe import CommEvent, Frame, Trace, Trap
-from course_lib.ranks.advice import advice
-from course_lib.ranks.diagnose import diagnose
-from course_lib.ranks.diagnosis import Diagnosis
-from course_lib.ranks.errors import Failure, RunRecord
-from course_lib.ranks.layout import clipped, fits, wrapped
-from course_lib.ranks.notes import once_each
-from course_lib.ranks.pairing import SHIFTS_MESSAGES
-from course_lib.ranks.sources import place_of, text_of
-from course_lib.ranks.watch import Outcome
-from course_lib.ranks.wording import describe, plural, ranks_text
+
+from .advice import advice
+from .diagnose import diagnose
+from .diagnosis import Diagnosis
+from .errors import Failure, RunRecord
+from .layout import clipped, fits, wrapped
+from .notes import once_each
+from .pairing import SHIFTS_MESSAGES
+from .sources import place_of, text_of
+from .watch import Outcome
+from .wording import describe, plural, ranks_text
 
 _MOST_FRAMES = 3
 _TITLE = "RankTimeout: "  # stands before the first line where an exception is shown

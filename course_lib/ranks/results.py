@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from course_lib.observe import Trace, Trap
-from course_lib.ranks.errors import RunRecord
+
+from .errors import RunRecord
 
 
 class RankResults(Sequence):

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from course_lib.observe import Trace, read_trace
-from course_lib.ranks.hostclient import Host
-from course_lib.ranks.progress import Bar
-from course_lib.ranks.rundir import RunDir
+
+from .hostclient import Host
+from .progress import Bar
+from .rundir import RunDir
 
 _TICK = 0.25
 _START = 60.0  # the most that starting the processes may take; the time-out counts from there

@@ -1,6 +1,7 @@
 """What a cluster would do: clusters, costs, memory, schedules played and recordings replayed."""
 
-from ..observe.timeline import COMMUNICATION, COMPUTE, Span, Timeline, Track
+from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Span, Timeline, Track
+
 from . import costs
 from .blocking import Hang, simulate_blocking
 from .cluster import CLUSTERS, Cluster, dgx_a100, dgx_a100_40gb, dgx_h100, dgx_h200, v100_32gb

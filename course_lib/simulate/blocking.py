@@ -8,9 +8,16 @@ activation on while stage s + 1 wants to send a gradient back, and neither is re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..observe.timeline import COMMUNICATION, COMPUTE, Timeline, Track
-from ..techniques.schedule_rules import check_complete, check_order, needs, num_stages, result_of
-from ..techniques.schedule_text import FORWARD, Op
+from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Timeline, Track
+from course_lib.techniques.schedule_rules import (
+    check_complete,
+    check_order,
+    needs,
+    num_stages,
+    result_of,
+)
+from course_lib.techniques.schedule_text import FORWARD, Op
+
 from .engine import NOTHING, Lane, Run, run
 from .pipeline import Costs, PerStage
 

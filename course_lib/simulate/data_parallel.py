@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..observe.timeline import COMMUNICATION, COMPUTE, Timeline, Track
-from ..observe.trace import Trace
+from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Timeline, Track
+from course_lib.observe.trace import Trace
+
 from .engine import Lane, run
 
 

@@ -10,9 +10,15 @@ whole numbers stay whole, so results with unit costs are exact.
 import math
 from collections.abc import Iterable, Sequence
 
-from ..observe.timeline import COMPUTE, Timeline, Track
-from ..techniques.schedule_rules import check_complete, check_order, num_microbatches, num_stages
-from ..techniques.schedule_text import BACKWARD_WEIGHT, FORWARD, KINDS, Op
+from course_lib.observe.timeline import COMPUTE, Timeline, Track
+from course_lib.techniques.schedule_rules import (
+    check_complete,
+    check_order,
+    num_microbatches,
+    num_stages,
+)
+from course_lib.techniques.schedule_text import BACKWARD_WEIGHT, FORWARD, KINDS, Op
+
 from .engine import NOTHING, Lane, Run, run
 
 PerStage = float | Iterable[float]

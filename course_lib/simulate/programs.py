@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
-from ..observe.timeline import COMPUTE, read_label
+from course_lib.observe.timeline import COMPUTE, read_label
+
 from .transfers import Event, Recording, describe
 
 

@@ -17,7 +17,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..observe.timeline import COMMUNICATION, COMPUTE, Timeline, Track
+from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Timeline, Track
+
 from .cluster import Cluster
 from .collectives import collective_seconds
 from .engine import NOTHING, Lane, Run, Stuck, run

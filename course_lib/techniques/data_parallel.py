@@ -28,13 +28,13 @@ from torch import nn
 from torch.autograd import Variable
 from torch.profiler import record_function
 
-from course_lib.techniques.buckets import (
+from .buckets import (
     BUCKET_BYTES,
     FIRST_BUCKET_BYTES,
     Bucket,
     assign_buckets,
 )
-from course_lib.techniques.distributed_optimizer import broadcast_state
+from .distributed_optimizer import broadcast_state
 
 
 class DataParallel(nn.Module):

@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib.techniques.fusion import DEFAULT_BUFFER_BYTES, fuse, pack, unfuse
+from .fusion import DEFAULT_BUFFER_BYTES, fuse, pack, unfuse
 
 start_all_reduce = partial(dist.all_reduce, async_op=True)
 

@@ -2,8 +2,8 @@
 
 import sys
 
-from course_lib.train.loop import train
-from course_lib.train.options import parse
+from .loop import train
+from .options import parse
 
 
 def main() -> int:

@@ -20,8 +20,9 @@ import torch.distributed as dist
 from course_lib.models import TinyGPT, batches, solved_share
 from course_lib.techniques.three_d import ThreeD
 from course_lib.techniques.three_d_state import whole_state
-from course_lib.train import checkpoint
-from course_lib.train.options import Options
+
+from . import checkpoint
+from .options import Options
 
 
 def train(options: Options) -> float:

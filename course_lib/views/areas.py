@@ -10,8 +10,8 @@ from matplotlib.path import Path
 from matplotlib.transforms import Transform
 from numpy.typing import ArrayLike
 
-from course_lib.views.lettering import letter, width
-from course_lib.views.palette import INK, Fill
+from .lettering import letter, width
+from .palette import INK, Fill
 
 _SWATCH, _GAP = 0.22, 0.11  # inches
 _LINE = 0.165  # inches from one line of a key to the next

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from course_lib.views.palette import LINES
-from course_lib.views.scales import decades, scale_x, scale_y
-from course_lib.views.units import size_text, time_text
-from course_lib.views.view import View
+from .palette import LINES
+from .scales import decades, scale_x, scale_y
+from .units import size_text, time_text
+from .view import View
 
 TABLE_SIZES = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8)
 

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from course_lib.views.view import View, said
+from .view import View, said
 
 _PAUSE = 0.02  # seconds in which changes that have already arrived are taken in
 

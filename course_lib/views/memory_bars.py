@@ -6,12 +6,13 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from course_lib.observe import Memory
-from course_lib.views.areas import key, stack
-from course_lib.views.lettering import letter, width
-from course_lib.views.palette import ALARM, INK, MEMORY
-from course_lib.views.scales import round_numbers, scale_x, scale_y
-from course_lib.views.units import size_text
-from course_lib.views.view import View
+
+from .areas import key, stack
+from .lettering import letter, width
+from .palette import ALARM, INK, MEMORY
+from .scales import round_numbers, scale_x, scale_y
+from .units import size_text
+from .view import View
 
 Bars = Mapping[str, Mapping[str, float]]  # name of the bar -> purpose -> bytes
 _WIDTH, _SHARE = 7.6, 0.78  # inches, and what of it is bytes

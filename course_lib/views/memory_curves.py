@@ -9,12 +9,13 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 
 from course_lib.observe import Memory, MemoryCurve
-from course_lib.views.areas import area, key
-from course_lib.views.lettering import letter
-from course_lib.views.palette import INK, MEMORY
-from course_lib.views.scales import mark, round_numbers
-from course_lib.views.units import size_text, time_text
-from course_lib.views.view import View
+
+from .areas import area, key
+from .lettering import letter
+from .palette import INK, MEMORY
+from .scales import mark, round_numbers
+from .units import size_text, time_text
+from .view import View
 
 LARGEST = 8  # panels
 _MOST_POINTS = 800  # of the curves beside each other: about one a pixel

@@ -9,12 +9,13 @@ from matplotlib.figure import Figure
 from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Timeline
 from course_lib.simulate import costs
 from course_lib.simulate.data_parallel import Layer, bucket_layers, data_parallel_step
-from course_lib.views.areas import key
-from course_lib.views.lettering import letter
-from course_lib.views.palette import OPERATIONS, STEP
-from course_lib.views.scales import scale_y
-from course_lib.views.units import size_text, time_text
-from course_lib.views.view import View
+
+from .areas import key
+from .lettering import letter
+from .palette import OPERATIONS, STEP
+from .scales import scale_y
+from .units import size_text, time_text
+from .view import View
 
 _FILLS = {"F": OPERATIONS["F"], "B": OPERATIONS["B"], "bucket": STEP["data"]}
 _LEGEND = {"F": "forward", "B": "backward", "bucket": "all-reduce of a bucket"}

@@ -9,13 +9,14 @@ from course_lib.simulate.cluster import CLUSTERS
 from course_lib.simulate.planner import plan
 from course_lib.simulate.plans import Plan, Plans
 from course_lib.simulate.transformer import Transformer
-from course_lib.views.areas import key, stack
-from course_lib.views.explore import Explorer, explore
-from course_lib.views.lettering import letter
-from course_lib.views.palette import ALARM, INK, MEMORY, STEP, Fill
-from course_lib.views.scales import round_numbers, scale_x, scale_y
-from course_lib.views.units import size_text, time_text
-from course_lib.views.view import View, said
+
+from .areas import key, stack
+from .explore import Explorer, explore
+from .lettering import letter
+from .palette import ALARM, INK, MEMORY, STEP, Fill
+from .scales import round_numbers, scale_x, scale_y
+from .units import size_text, time_text
+from .view import View, said
 
 MODELS = {
     "GPT-2 1.5B": Transformer(48, 1600, 25, seq=1024, vocab=50257),

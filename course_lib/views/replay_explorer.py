@@ -10,9 +10,10 @@ from course_lib.simulate.collectives import ALGORITHMS
 from course_lib.simulate.hardware import LINKS
 from course_lib.simulate.programs import Computed
 from course_lib.simulate.replaying import replay
-from course_lib.views.explore import Explorer, explore
-from course_lib.views.schedule_gantt import schedule_gantt
-from course_lib.views.view import View
+
+from .explore import Explorer, explore
+from .schedule_gantt import schedule_gantt
+from .view import View
 
 _INSIDE, _BETWEEN = "NVLink 3", "InfiniBand HDR"
 

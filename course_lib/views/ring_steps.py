@@ -17,9 +17,9 @@ from matplotlib import colormaps
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from course_lib.views.lettering import letter
-from course_lib.views.palette import ALARM, INK, PAPER
-from course_lib.views.view import View
+from .lettering import letter
+from .palette import ALARM, INK, PAPER
+from .view import View
 
 LARGEST = 5  # ranks; more do not fit a page, and teach nothing more
 

@@ -11,8 +11,8 @@ from matplotlib.markers import TICKDOWN, TICKLEFT
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation, Transform
 
-from course_lib.views.lettering import letter, width
-from course_lib.views.palette import INK
+from .lettering import letter, width
+from .palette import INK
 
 _TICK, _PAD = 3.5, 3.0  # points
 

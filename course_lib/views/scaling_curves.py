@@ -6,11 +6,12 @@ from matplotlib.figure import Figure
 
 from course_lib.simulate.cluster import CLUSTERS
 from course_lib.simulate.collectives import collective_seconds
-from course_lib.views.explore import Explorer, explore
-from course_lib.views.palette import LINES
-from course_lib.views.scales import decades, round_numbers, scale_x, scale_y
-from course_lib.views.units import size_text, time_text
-from course_lib.views.view import View
+
+from .explore import Explorer, explore
+from .palette import LINES
+from .scales import decades, round_numbers, scale_x, scale_y
+from .units import size_text, time_text
+from .view import View
 
 DEVICES = (8, 16, 32, 64, 128, 256, 512, 1024)
 _MARKERS = "osD^v"

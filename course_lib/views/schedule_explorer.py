@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 
 from course_lib.simulate.pipeline import simulate
 from course_lib.techniques import schedules
-from course_lib.views.explore import Explorer, explore
-from course_lib.views.schedule_gantt import schedule_gantt
-from course_lib.views.view import View, said
+
+from .explore import Explorer, explore
+from .schedule_gantt import schedule_gantt
+from .view import View, said
 
 Table = Sequence[Sequence[schedules.Op]]
 KINDS: dict[str, Callable[[int, int, int], Table]] = {

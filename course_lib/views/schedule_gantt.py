@@ -16,12 +16,13 @@ from matplotlib.figure import Figure
 
 from course_lib.observe.timeline import COMPUTE, Timeline
 from course_lib.techniques.schedules import Op
-from course_lib.views.areas import key
-from course_lib.views.lettering import Word, letter
-from course_lib.views.palette import OPERATIONS, QUIET, Fill
-from course_lib.views.scales import round_numbers, scale_x, scale_y
-from course_lib.views.units import time_text
-from course_lib.views.view import View
+
+from .areas import key
+from .lettering import Word, letter
+from .palette import OPERATIONS, QUIET, Fill
+from .scales import round_numbers, scale_x, scale_y
+from .units import time_text
+from .view import View
 
 NAMES = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
 _OTHER, _WIRE = Fill(QUIET), Fill("#555555")

@@ -12,10 +12,10 @@ from typing import Literal
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from course_lib.views.explore import Explorer, explore
-from course_lib.views.lettering import Word, letter
-from course_lib.views.palette import INK, QUIET, RANKS, Fill
-from course_lib.views.view import View
+from .explore import Explorer, explore
+from .lettering import Word, letter
+from .palette import INK, QUIET, RANKS, Fill
+from .view import View
 
 Split = Literal["whole", "columns", "rows", "sum"]
 TOKENS = 8

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from matplotlib.figure import Figure
 
-from course_lib.views.areas import area, boxes, key
-from course_lib.views.explore import Explorer, explore
-from course_lib.views.lettering import letter, width
-from course_lib.views.palette import PAPER, Fill
-from course_lib.views.scales import round_numbers, scale_x, scale_y
-from course_lib.views.view import View
+from .areas import area, boxes, key
+from .explore import Explorer, explore
+from .lettering import letter, width
+from .palette import PAPER, Fill
+from .scales import round_numbers, scale_x, scale_y
+from .view import View
 
 _FILLS = {"computes": Fill("#0072b2", ink=PAPER), "waits": Fill("#dddddd")}
 _STALE = Fill("#d55e00")

@@ -7,12 +7,13 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from course_lib.observe import Traffic
-from course_lib.views.areas import area, boxes, key
-from course_lib.views.lettering import letter
-from course_lib.views.palette import INK, SERIES
-from course_lib.views.scales import round_numbers, scale_x, scale_y
-from course_lib.views.units import size_text
-from course_lib.views.view import View
+
+from .areas import area, boxes, key
+from .lettering import letter
+from .palette import INK, SERIES
+from .scales import round_numbers, scale_x, scale_y
+from .units import size_text
+from .view import View
 
 
 def traffic_bars(traffic: Mapping[str, Traffic], per_tensor: int | None = None) -> View:

@@ -6,10 +6,11 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from course_lib.observe import Trace
-from course_lib.views.lettering import letter
-from course_lib.views.palette import INK, PAPER
-from course_lib.views.scales import grid_lines, scale_y
-from course_lib.views.view import View
+
+from .lettering import letter
+from .palette import INK, PAPER
+from .scales import grid_lines, scale_y
+from .view import View
 
 _LEFT = 0.75  # inches for the names of rows
 LARGEST = 8  # ranks; with more the numbers no longer fit their squares

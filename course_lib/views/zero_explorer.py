@@ -13,10 +13,11 @@ from course_lib.simulate.memory import (
     StateBytes,
     model_state_bytes,
 )
-from course_lib.views.explore import Explorer, explore
-from course_lib.views.memory_bars import memory_bars
-from course_lib.views.units import count_text
-from course_lib.views.view import View
+
+from .explore import Explorer, explore
+from .memory_bars import memory_bars
+from .units import count_text
+from .view import View
 
 YOURS = "yours"
 MODELS = {"GPT-2 1.5B": 1.5e9, "7.5B": 7.5e9, "GPT-3 175B": 175e9, "1T": 1e12}

@@ -21,16 +21,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from course_lib.checks import registry
-from course_lib.checks.apart import nursery, transport
-from course_lib.checks.apart.inmate import DEFINED, Task
-from course_lib.checks.apart.isolation import Limits, Walls
-from course_lib.checks.apart.library import write_library
-from course_lib.checks.apart.program import Program, keep_lines
 from course_lib.checks.collecting import Outcome, Trouble
 from course_lib.checks.exercise import Case, Exercise, Finding
 from course_lib.checks.judging import judge_case
 from course_lib.checks.verdict import Verdict
 from course_lib.ranks import shipping
+
+from . import nursery, transport
+from .inmate import DEFINED, Task
+from .isolation import Limits, Walls
+from .library import write_library
+from .program import Program, keep_lines
 
 _START = "import sys; sys.path.insert(0, sys.argv[1]); from course_lib.checks.apart import nursery;"
 _FIRST_USER = 64_000  # users that no system gives to anybody

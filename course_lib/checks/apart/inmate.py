@@ -5,10 +5,11 @@ import pickle
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from course_lib.checks.apart import transport
-from course_lib.checks.apart.program import Program, Undefined, define
 from course_lib.checks.collecting import Outcome, Trouble, collect_case
 from course_lib.checks.exercise import Case, Exercise
+
+from . import transport
+from .program import Program, Undefined, define
 
 DEFINED = b"defined"
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from course_lib.checks.apart.slicing import needed_statements
+from .slicing import needed_statements
 
 LIBRARY = Path(__file__).resolve().parents[2]
 _COURSE, _TECHNIQUES, _CHECKS = "course_lib", "course_lib.techniques", "course_lib.checks"

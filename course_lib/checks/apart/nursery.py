@@ -25,9 +25,10 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.checks.apart import inmate, isolation
-from course_lib.checks.apart.isolation import Walls
 from course_lib.ranks import hostclient
+
+from . import inmate, isolation
+from .isolation import Walls
 
 READY, READY_WITHOUT_WALLS = b"!", b"?"
 _TICK = 0.2

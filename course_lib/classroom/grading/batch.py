@@ -21,14 +21,15 @@ from course_lib.checks import seeds
 from course_lib.checks.apart.grading import Grader
 from course_lib.checks.apart.isolation import Limits
 from course_lib.checks.exercise import Exercise
-from course_lib.classroom.grading.assignment import (
+
+from .assignment import (
     Assignment,
     Needed,
     assemble,
     read_assignment,
 )
-from course_lib.classroom.grading.handed_in import Found, Submission, collect
-from course_lib.classroom.grading.transplant import Answers, Unreadable, read_cells, take_answers
+from .handed_in import Found, Submission, collect
+from .transplant import Answers, Unreadable, read_cells, take_answers
 
 PASSED, FAILED, UNTOUCHED, MISSING = "passed", "failed", "not attempted", "missing"
 _LIBRARY = Path(__file__).resolve().parents[2]

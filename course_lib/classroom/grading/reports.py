@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
-from course_lib.classroom.grading.batch import FAILED, PASSED, Graded, Report, Result
+from .batch import FAILED, PASSED, Graded, Report, Result
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.checks.apart.program import without_magics
-from course_lib.classroom.grading.assignment import Addition, Assignment, answer_identity
+
+from .assignment import Addition, Assignment, answer_identity
 
 _LONGEST = 200_000  # characters of an answer
 

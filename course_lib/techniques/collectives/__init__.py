@@ -16,14 +16,14 @@ the tensor. Sums come out bitwise equal on all ranks, since each element is adde
 only and copied from there; they need not equal the sum in rank order to the last bit.
 """
 
-from course_lib.techniques.collectives.halving_doubling import halving_doubling_all_reduce
-from course_lib.techniques.collectives.hierarchical import hierarchical_all_reduce
-from course_lib.techniques.collectives.ring import (
+from .halving_doubling import halving_doubling_all_reduce
+from .hierarchical import hierarchical_all_reduce
+from .ring import (
     ring_all_gather,
     ring_all_reduce,
     ring_reduce_scatter,
 )
-from course_lib.techniques.collectives.tree import tree_all_reduce
+from .tree import tree_all_reduce
 
 __all__ = [
     "halving_doubling_all_reduce",

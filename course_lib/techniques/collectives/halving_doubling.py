@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from course_lib.techniques.collectives.members import Members, flat_view
+from .members import Members, flat_view
 
 
 def halving_doubling_all_reduce(

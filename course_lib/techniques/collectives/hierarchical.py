@@ -21,8 +21,8 @@ import math
 import torch
 import torch.distributed as dist
 
-from course_lib.techniques.collectives.members import Members, flat_view
-from course_lib.techniques.collectives.ring import (
+from .members import Members, flat_view
+from .ring import (
     all_gather_chunks,
     cut,
     put_back,

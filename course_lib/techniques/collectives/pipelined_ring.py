@@ -14,7 +14,7 @@ from contextvars import ContextVar
 import torch
 import torch.distributed as dist
 
-from course_lib.techniques.collectives.members import Members
+from .members import Members
 
 # Shorter segments cost more for their messages than they gain, and longer ones gained nothing
 # (gloo on two cores, 16 and 64 MB, segments of 1 to 32 MB).

@@ -21,8 +21,8 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from course_lib.techniques.collectives.members import Members, flat_view
-from course_lib.techniques.collectives.pipelined_ring import Hop, pipelined
+from .members import Members, flat_view
+from .pipelined_ring import Hop, pipelined
 
 
 def ring_reduce_scatter(

@@ -18,7 +18,7 @@ International Journal of High Performance Computing Applications 19(1), 2005.
 import torch
 import torch.distributed as dist
 
-from course_lib.techniques.collectives.members import Members, flat_view
+from .members import Members, flat_view
 
 
 def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:

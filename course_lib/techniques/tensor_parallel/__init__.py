@@ -17,18 +17,18 @@ Every module takes the process group of the ranks that share it (`group`, None f
 the same code is the tensor axis of a larger mesh.
 """
 
-from course_lib.techniques.tensor_parallel.attention import ParallelAttention
-from course_lib.techniques.tensor_parallel.block import (
+from .attention import ParallelAttention
+from .block import (
     ParallelBlock,
     ParallelGPTEmbedding,
     ParallelGPTHead,
 )
-from course_lib.techniques.tensor_parallel.gpt import TensorParallelGPT
-from course_lib.techniques.tensor_parallel.linear import ColumnParallelLinear, RowParallelLinear
-from course_lib.techniques.tensor_parallel.mlp import ParallelMLP
-from course_lib.techniques.tensor_parallel.random_streams import Dropout, separate_stream
-from course_lib.techniques.tensor_parallel.sequence import sum_replicated_gradients
-from course_lib.techniques.tensor_parallel.state import (
+from .gpt import TensorParallelGPT
+from .linear import ColumnParallelLinear, RowParallelLinear
+from .mlp import ParallelMLP
+from .random_streams import Dropout, separate_stream
+from .sequence import sum_replicated_gradients
+from .state import (
     gather_whole,
     load_sharded,
     load_whole,
@@ -36,7 +36,7 @@ from course_lib.techniques.tensor_parallel.state import (
     sharded_state,
     shares_of,
 )
-from course_lib.techniques.tensor_parallel.vocabulary import (
+from .vocabulary import (
     VocabParallelEmbedding,
     vocab_parallel_cross_entropy,
     vocab_parallel_loss,

@@ -28,13 +28,14 @@ from torch.profiler import record_function
 
 from course_lib.techniques.collectives.members import Members
 from course_lib.techniques.collectives.ring import ring_all_reduce_members
-from course_lib.techniques.tensor_parallel.axis import Share, TensorAxis
-from course_lib.techniques.tensor_parallel.linear import (
+
+from .axis import Share, TensorAxis
+from .linear import (
     ColumnParallelLinear,
     RowParallelLinear,
     column_linears,
 )
-from course_lib.techniques.tensor_parallel.random_streams import separate_stream
+from .random_streams import separate_stream
 
 
 class ParallelAttention(nn.Module):

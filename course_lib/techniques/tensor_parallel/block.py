@@ -13,13 +13,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib.techniques.tensor_parallel.attention import ParallelAttention
-from course_lib.techniques.tensor_parallel.axis import TensorAxis
-from course_lib.techniques.tensor_parallel.linear import ColumnParallelLinear
-from course_lib.techniques.tensor_parallel.mlp import ParallelMLP
-from course_lib.techniques.tensor_parallel.random_streams import Dropout
-from course_lib.techniques.tensor_parallel.sequence import token_share
-from course_lib.techniques.tensor_parallel.vocabulary import (
+from .attention import ParallelAttention
+from .axis import TensorAxis
+from .linear import ColumnParallelLinear
+from .mlp import ParallelMLP
+from .random_streams import Dropout
+from .sequence import token_share
+from .vocabulary import (
     VocabParallelEmbedding,
     vocabulary_share,
 )

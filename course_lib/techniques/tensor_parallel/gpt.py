@@ -21,16 +21,16 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from course_lib.techniques.tensor_parallel.axis import TensorAxis, gather_parts
-from course_lib.techniques.tensor_parallel.block import (
+from .axis import TensorAxis, gather_parts
+from .block import (
     Group,
     ParallelBlock,
     ParallelGPTEmbedding,
     ParallelGPTHead,
 )
-from course_lib.techniques.tensor_parallel.random_streams import separate_stream
-from course_lib.techniques.tensor_parallel.state import load_whole, shares_of
-from course_lib.techniques.tensor_parallel.vocabulary import vocab_parallel_loss, vocabulary_share
+from .random_streams import separate_stream
+from .state import load_whole, shares_of
+from .vocabulary import vocab_parallel_loss, vocabulary_share
 
 
 class TensorParallelGPT(nn.Module):

@@ -24,19 +24,19 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 
-from course_lib.techniques.tensor_parallel.axis import (
+from .axis import (
     Share,
     TensorAxis,
     even_share,
     require_size,
 )
-from course_lib.techniques.tensor_parallel.overlap import ColumnLinears
-from course_lib.techniques.tensor_parallel.random_streams import separate_stream
-from course_lib.techniques.tensor_parallel.regions import (
+from .overlap import ColumnLinears
+from .random_streams import separate_stream
+from .regions import (
     GatherFromTensorParallel,
     ReduceFromTensorParallel,
 )
-from course_lib.techniques.tensor_parallel.sequence import ReduceScatterToSequenceParallel
+from .sequence import ReduceScatterToSequenceParallel
 
 
 class ColumnParallelLinear(nn.Module):

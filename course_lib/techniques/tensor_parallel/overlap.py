@@ -23,9 +23,9 @@ import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 from torch.profiler import record_function
 
-from course_lib.techniques.tensor_parallel.axis import TensorAxis
-from course_lib.techniques.tensor_parallel.regions import CopyToTensorParallel
-from course_lib.techniques.tensor_parallel.sequence import (
+from .axis import TensorAxis
+from .regions import CopyToTensorParallel
+from .sequence import (
     GatherFromSequenceParallel,
     start_gather,
     start_reduce_scatter,

@@ -27,7 +27,7 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.profiler import record_function
 
-from course_lib.techniques.tensor_parallel.axis import (
+from .axis import (
     Share,
     TensorAxis,
     even_share,

@@ -34,8 +34,9 @@ from torch.profiler import record_function
 
 from course_lib.techniques.fusion import fused_all_reduce
 from course_lib.techniques.renamed import all_gather_single, reduce_scatter_single
-from course_lib.techniques.tensor_parallel.axis import Share, TensorAxis, even_share
-from course_lib.techniques.tensor_parallel.state import shares_of
+
+from .axis import Share, TensorAxis, even_share
+from .state import shares_of
 
 _TOKENS = 1  # the dimension
 

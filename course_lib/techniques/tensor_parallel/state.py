@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib.techniques.tensor_parallel.axis import Share, TensorAxis, gather_parts
+from .axis import Share, TensorAxis, gather_parts
 
 State = Mapping[str, torch.Tensor]
 

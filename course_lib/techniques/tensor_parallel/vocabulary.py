@@ -24,15 +24,15 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.profiler import record_function
 
-from course_lib.techniques.tensor_parallel.axis import (
+from .axis import (
     Share,
     TensorAxis,
     require_size,
     uneven_share,
 )
-from course_lib.techniques.tensor_parallel.random_streams import separate_stream
-from course_lib.techniques.tensor_parallel.regions import ReduceFromTensorParallel
-from course_lib.techniques.tensor_parallel.sequence import (
+from .random_streams import separate_stream
+from .regions import ReduceFromTensorParallel
+from .sequence import (
     ReduceScatterToSequenceParallel,
     token_share,
 )

@@ -16,7 +16,9 @@ import torch.distributed as dist
 from course_lib.checks import gates
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb00_ranks.moving import (
+from course_lib.checks.glimpse import glimpse
+
+from .moving import (
     ALONE,
     drawn,
     legible,
@@ -24,7 +26,6 @@ from course_lib.checks.exercises.nb00_ranks.moving import (
     nbytes,
     received_once,
 )
-from course_lib.checks.glimpse import glimpse
 
 
 @dataclass(frozen=True)

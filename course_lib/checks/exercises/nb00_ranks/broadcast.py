@@ -14,7 +14,8 @@ import torch.distributed as dist
 from course_lib.checks import gates
 from course_lib.checks.answers import Call, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb00_ranks.moving import (
+
+from .moving import (
     ALONE,
     drawn,
     legible,

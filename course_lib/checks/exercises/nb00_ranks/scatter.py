@@ -15,7 +15,9 @@ import torch.distributed as dist
 from course_lib.checks import compare, gates, reference
 from course_lib.checks.answers import Call, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb00_ranks.moving import (
+from course_lib.checks.glimpse import glimpse_inputs
+
+from .moving import (
     ALONE,
     drawn,
     legible,
@@ -23,7 +25,6 @@ from course_lib.checks.exercises.nb00_ranks.moving import (
     received_once,
     with_root,
 )
-from course_lib.checks.glimpse import glimpse_inputs
 
 _EMPTY = -7  # what an output holds before
 

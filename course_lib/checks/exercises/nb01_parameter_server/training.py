@@ -17,7 +17,8 @@ import torch.distributed as dist
 from course_lib.checks import compare, gates, reference
 from course_lib.checks.answers import plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb01_parameter_server.nets import (
+
+from .nets import (
     FROZEN,
     TIED,
     UNUSED,

@@ -22,7 +22,8 @@ from torch.profiler import record_function
 from course_lib.checks import compare, reference
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb02_ring_all_reduce.big_batch import (
+
+from .big_batch import (
     BACKWARD,
     BATCH,
     BUFFER,
@@ -34,7 +35,7 @@ from course_lib.checks.exercises.nb02_ring_all_reduce.big_batch import (
     big_batch_gradients,
     descend,
 )
-from course_lib.checks.exercises.nb02_ring_all_reduce.overlap import overlap
+from .overlap import overlap
 
 # ---------------------------------------------------------------------------------------------
 

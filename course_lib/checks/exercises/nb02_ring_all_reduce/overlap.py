@@ -3,12 +3,13 @@
 import itertools
 
 from course_lib.checks.exercise import Case, Finding, Observation
-from course_lib.checks.exercises.nb02_ring_all_reduce.big_batch import (
+from course_lib.observe import CommEvent
+
+from .big_batch import (
     BACKWARD,
     STEPS,
     big_batch_gradients,
 )
-from course_lib.observe import CommEvent
 
 
 def overlap(case: Case, observation: Observation) -> Finding | None:

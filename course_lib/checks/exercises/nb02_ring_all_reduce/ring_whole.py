@@ -13,7 +13,8 @@ import torch
 from course_lib.checks import gates
 from course_lib.checks.answers import call_with_own_tensor
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb02_ring_all_reduce.support import (
+
+from .support import (
     ALONE,
     all_reduce_elements,
     drawn,

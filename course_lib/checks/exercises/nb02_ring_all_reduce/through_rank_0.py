@@ -12,7 +12,8 @@ import torch
 from course_lib.checks import gates
 from course_lib.checks.answers import call_with_own_tensor
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb02_ring_all_reduce.support import drawn, in_place, legible
+
+from .support import drawn, in_place, legible
 
 
 def _gather_broadcast_cases(rng: random.Random) -> list[Case]:

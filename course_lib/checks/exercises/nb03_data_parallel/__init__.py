@@ -1,15 +1,15 @@
 """Notebook 03: replicas that stay equal, buckets that overlap, and what more GPUs are worth."""
 
-from course_lib.checks.exercises.nb03_data_parallel.accumulate import ACCUMULATE
-from course_lib.checks.exercises.nb03_data_parallel.average import BIG_BATCH_GRADIENT
-from course_lib.checks.exercises.nb03_data_parallel.buckets import AVERAGE_IN_BUCKETS
-from course_lib.checks.exercises.nb03_data_parallel.numbers import (
+from .accumulate import ACCUMULATE
+from .average import BIG_BATCH_GRADIENT
+from .buckets import AVERAGE_IN_BUCKETS
+from .numbers import (
     LEARNING_RATE,
     SCALING_EFFICIENCY,
 )
-from course_lib.checks.exercises.nb03_data_parallel.order import BUCKETS_BY_READY_TIME
-from course_lib.checks.exercises.nb03_data_parallel.sampler import SHARD_INDICES
-from course_lib.checks.exercises.nb03_data_parallel.start import START_EQUAL
+from .order import BUCKETS_BY_READY_TIME
+from .sampler import SHARD_INDICES
+from .start import START_EQUAL
 
 EXERCISES = (
     START_EQUAL,

@@ -18,7 +18,10 @@ from torch.profiler import record_function
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb03_data_parallel.networks import (
+from course_lib.checks.glimpse import glimpse
+from course_lib.checks.numbers import close, number
+
+from .networks import (
     FROZEN,
     TIED,
     Gradients,
@@ -30,8 +33,6 @@ from course_lib.checks.exercises.nb03_data_parallel.networks import (
     network_data,
     weighted,
 )
-from course_lib.checks.glimpse import glimpse
-from course_lib.checks.numbers import close, number
 
 _ROWS = 2  # of a microbatch
 _SPAN = "check: accumulate"

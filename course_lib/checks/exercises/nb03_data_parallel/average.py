@@ -15,7 +15,9 @@ import torch.distributed as dist
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb03_data_parallel.networks import (
+from course_lib.checks.numbers import close, number
+
+from .networks import (
     FROZEN,
     TIED,
     UNUSED,
@@ -31,7 +33,6 @@ from course_lib.checks.exercises.nb03_data_parallel.networks import (
     weighted,
     wrong_gradient,
 )
-from course_lib.checks.numbers import close, number
 
 _COUNTS = 64  # bytes for the numbers of rows and the loss
 

@@ -23,7 +23,9 @@ from torch.profiler import record_function
 from course_lib.checks import compare
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb03_data_parallel.networks import (
+from course_lib.observe import CommEvent
+
+from .networks import (
     BACKWARD,
     BRANCH,
     FROZEN,
@@ -40,7 +42,6 @@ from course_lib.checks.exercises.nb03_data_parallel.networks import (
     weighted,
     wrong_gradient,
 )
-from course_lib.observe import CommEvent
 
 _STEPS, _ROWS = 2, 3  # steps, rows a rank and step
 _RATE = 0.1

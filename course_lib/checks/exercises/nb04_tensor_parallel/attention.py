@@ -15,7 +15,8 @@ import torch
 import torch.distributed as dist
 
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb04_tensor_parallel.support import (
+
+from .support import (
     ALL_REDUCE,
     Exact,
     Tensors,

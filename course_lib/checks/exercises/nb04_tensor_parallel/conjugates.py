@@ -13,7 +13,8 @@ from typing import Any
 import torch.distributed as dist
 
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb04_tensor_parallel.support import (
+
+from .support import (
     ALL_REDUCE,
     BACKWARD,
     FORWARD,

@@ -18,7 +18,8 @@ import torch.nn.functional as F
 
 from course_lib.checks import gates
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb04_tensor_parallel.support import (
+
+from .support import (
     ALL_REDUCE,
     BACKWARD,
     FORWARD,

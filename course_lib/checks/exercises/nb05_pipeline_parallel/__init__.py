@@ -1,20 +1,20 @@
 """Notebook 05: pipelines as tables, what they cost, and running them."""
 
-from course_lib.checks.exercises.nb05_pipeline_parallel.blocking import STUCK_RANKS
-from course_lib.checks.exercises.nb05_pipeline_parallel.clever_tables import (
+from .blocking import STUCK_RANKS
+from .clever_tables import (
     INTERLEAVED_SCHEDULE,
     ZERO_BUBBLE_SCHEDULE,
 )
-from course_lib.checks.exercises.nb05_pipeline_parallel.executor import RUN_SCHEDULE
-from course_lib.checks.exercises.nb05_pipeline_parallel.numbers import (
+from .executor import RUN_SCHEDULE
+from .numbers import (
     BUBBLE_FRACTIONS,
     PEAK_IN_FLIGHT,
 )
-from course_lib.checks.exercises.nb05_pipeline_parallel.plain_tables import (
+from .plain_tables import (
     GPIPE_SCHEDULE,
     ONE_F_ONE_B_SCHEDULE,
 )
-from course_lib.checks.exercises.nb05_pipeline_parallel.two_stages import TWO_STAGE_STEP
+from .two_stages import TWO_STAGE_STEP
 
 EXERCISES = (
     TWO_STAGE_STEP,

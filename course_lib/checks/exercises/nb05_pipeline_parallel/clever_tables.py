@@ -14,7 +14,8 @@ import random
 from collections.abc import Sequence
 
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb05_pipeline_parallel.tables import (
+
+from .tables import (
     BACKWARD,
     FORWARD,
     build_table,

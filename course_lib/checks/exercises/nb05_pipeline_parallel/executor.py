@@ -17,7 +17,9 @@ import torch.distributed as dist
 from course_lib.checks import gates
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb05_pipeline_parallel.networks import (
+from course_lib.checks.numbers import close, number
+
+from .networks import (
     FROZEN,
     loss_of,
     network_data,
@@ -25,8 +27,7 @@ from course_lib.checks.exercises.nb05_pipeline_parallel.networks import (
     stage_module,
     wrong_gradient,
 )
-from course_lib.checks.exercises.nb05_pipeline_parallel.tables import Op, shown
-from course_lib.checks.numbers import close, number
+from .tables import Op, shown
 
 _LOSS = 1e-4
 _WAITING = (

@@ -9,8 +9,9 @@ from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb05_pipeline_parallel.tables import Op
 from course_lib.checks.numbers import close, number
+
+from .tables import Op
 
 _EXACT = 1e-9
 

@@ -9,7 +9,9 @@ gpipe_schedule(p, m), one_f_one_b_schedule(p, m) -> one row a rank of (kind, sta
 import random
 
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb05_pipeline_parallel.tables import (
+from course_lib.observe.timeline import Timeline
+
+from .tables import (
     BACKWARD,
     FORWARD,
     Table,
@@ -19,7 +21,6 @@ from course_lib.checks.exercises.nb05_pipeline_parallel.tables import (
     some_sizes,
     table_cases,
 )
-from course_lib.observe.timeline import Timeline
 
 
 def _cases(rng: random.Random) -> list[Case]:

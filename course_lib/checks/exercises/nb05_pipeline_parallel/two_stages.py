@@ -16,7 +16,9 @@ import torch.distributed as dist
 from course_lib.checks import gates
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb05_pipeline_parallel.networks import (
+from course_lib.checks.numbers import close, number
+
+from .networks import (
     FROZEN,
     loss_of,
     network_data,
@@ -24,7 +26,6 @@ from course_lib.checks.exercises.nb05_pipeline_parallel.networks import (
     stage_module,
     wrong_gradient,
 )
-from course_lib.checks.numbers import close, number
 
 _LOSS = 1e-4
 

@@ -14,8 +14,9 @@ from torch import nn
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb06_zero import spying
 from course_lib.checks.numbers import number
+
+from . import spying
 
 
 def _tensors(kind: str, size: int) -> list[torch.Tensor | None]:

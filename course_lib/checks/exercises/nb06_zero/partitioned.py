@@ -14,7 +14,8 @@ import random
 
 from course_lib.checks import gates
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb06_zero.networks import (
+
+from .networks import (
     ADAM,
     FROZEN,
     MOMENTUM,
@@ -25,7 +26,7 @@ from course_lib.checks.exercises.nb06_zero.networks import (
     trainable,
     training_data,
 )
-from course_lib.checks.exercises.nb06_zero.spying import (
+from .spying import (
     BACKWARD,
     during_training,
     train_on_rank,

@@ -18,7 +18,9 @@ from torch import nn
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb06_zero.networks import (
+from course_lib.checks.glimpse import glimpse
+
+from .networks import (
     ADAM,
     FROZEN,
     MOMENTUM,
@@ -26,8 +28,7 @@ from course_lib.checks.exercises.nb06_zero.networks import (
     Net,
     trainable,
 )
-from course_lib.checks.exercises.nb06_zero.spying import held_bytes
-from course_lib.checks.glimpse import glimpse
+from .spying import held_bytes
 
 _STEPS = 60
 _RATES = {ADAM: 2e-4, MOMENTUM: 2e-5}  # an update is a small part of what bfloat16 can tell apart

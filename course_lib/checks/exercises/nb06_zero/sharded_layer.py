@@ -19,9 +19,10 @@ from torch.profiler import record_function
 from course_lib.checks import compare, gates
 from course_lib.checks.answers import kind_of
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb06_zero.networks import exactly
-from course_lib.checks.exercises.nb06_zero.spying import TRAINING, during_training, held_bytes
 from course_lib.checks.reference import moved
+
+from .networks import exactly
+from .spying import TRAINING, during_training, held_bytes
 
 _SIZE = 8  # bytes of a float64
 _ASKED = "a tuple of three is asked: the shard, and the functions gather and release"

@@ -15,7 +15,10 @@ from torch.profiler import record_function
 from course_lib.checks import compare
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Finding, Observation
-from course_lib.checks.exercises.nb06_zero.networks import (
+from course_lib.checks.reference import moved
+from course_lib.observe import Trace
+
+from .networks import (
     STEPS,
     Net,
     OneProcess,
@@ -23,8 +26,6 @@ from course_lib.checks.exercises.nb06_zero.networks import (
     make_optimizer,
     trainable,
 )
-from course_lib.checks.reference import moved
-from course_lib.observe import Trace
 
 TRAINING = "check: training"  # the span around all steps: what came before is preparation
 BACKWARD = "check: backward"

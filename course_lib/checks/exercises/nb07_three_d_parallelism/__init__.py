@@ -1,16 +1,16 @@
 """Notebook 07: three axes at once, where they lie, and what a cluster makes of them."""
 
-from course_lib.checks.exercises.nb07_three_d_parallelism.across_axes import (
+from .across_axes import (
     LOSS_EVERYWHERE,
     NORM_ON_A_MESH,
 )
-from course_lib.checks.exercises.nb07_three_d_parallelism.choosing import CHOOSE_MESH
-from course_lib.checks.exercises.nb07_three_d_parallelism.nodes import BYTES_BY_LINK
-from course_lib.checks.exercises.nb07_three_d_parallelism.places import (
+from .choosing import CHOOSE_MESH
+from .nodes import BYTES_BY_LINK
+from .places import (
     GROUPS_ALONG,
     PLACE_OF_RANK,
 )
-from course_lib.checks.exercises.nb07_three_d_parallelism.sizing import (
+from .sizing import (
     BYTES_PER_DEVICE,
     TOKENS_TO_HIDE,
 )

@@ -23,7 +23,9 @@ import torch.distributed as dist
 from course_lib.checks import gates
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb07_three_d_parallelism.axes import (
+from course_lib.checks.numbers import close, number
+
+from .axes import (
     AXES,
     Sizes,
     groups,
@@ -31,7 +33,6 @@ from course_lib.checks.exercises.nb07_three_d_parallelism.axes import (
     places,
     size,
 )
-from course_lib.checks.numbers import close, number
 
 _EXACT = 1e-9
 _FEW_BYTES = 400  # some numbers, and not a gradient

@@ -11,7 +11,8 @@ from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb07_three_d_parallelism.axes import (
+
+from .axes import (
     AXES,
     Sizes,
     drawn,

@@ -17,8 +17,9 @@ from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises.nb07_three_d_parallelism.axes import Sizes, named
 from course_lib.checks.numbers import close, number
+
+from .axes import Sizes, named
 
 _EXACT = 1e-9
 _NOTEBOOK = "07_three_d_parallelism"
