@@ -53,7 +53,10 @@ ARROWS = {
     # Modules beside the rooms. The package itself loads rooms only when their names are used.
     "__init__": Arrows(("course_lib.ranks", "course_lib.checks")),
     "doctor": Arrows(packages=("torch",)),
+    "text": Arrows(),
 }
+# Words and tables, open to every room but techniques, which know nothing of the course.
+COMMON = "course_lib.text"
 
 
 def room_of(path: PurePosixPath) -> str:
@@ -91,10 +94,11 @@ def violations(source: str, path: PurePosixPath) -> list[str]:
         return [f"{path}: the table of rooms does not know {room!r}"]
     arrows = ARROWS[room]
     own = f"course_lib.{room}"
+    common = () if room == "techniques" else (COMMON,)
     package = ".".join(["course_lib", *path.parent.parts])
     bad = []
     for line, module in imports(source, package):
-        if _inside(module, (own, *arrows.rooms, *arrows.packages)):
+        if _inside(module, (own, *common, *arrows.rooms, *arrows.packages)):
             continue
         top = module.split(".")[0]
         if top in sys.stdlib_module_names and top not in arrows.forbidden:

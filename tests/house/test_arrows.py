@@ -37,6 +37,8 @@ def test_every_folder_of_the_library_is_in_the_table(root):
     [
         ("techniques/zero1.py", "from course_lib.observe import Trace"),
         ("techniques/zero1.py", "import numpy"),
+        ("techniques/zero1.py", "from course_lib.text import table"),
+        ("text.py", "import torch"),
         ("techniques/zero1.py", "def f():\n    from course_lib import ranks"),
         ("models/gpt.py", "import course_lib.techniques.zero1"),
         ("observe/trace.py", "import matplotlib.pyplot as plt"),
@@ -67,6 +69,7 @@ def test_an_import_against_the_arrows_is_found(path, source):
         ("simulate/replay.py", "from course_lib.techniques import schedules"),
         ("views/gantt.py", "import matplotlib.pyplot as plt\nfrom course_lib.simulate import Span"),
         ("ranks/launch.py", "import multiprocessing, cloudpickle"),
+        ("models/gpt.py", "from course_lib.text import table"),
     ],
 )
 def test_an_import_along_the_arrows_is_fine(path, source):

@@ -1,0 +1,28 @@
+"""Words and tables that many rooms print alike; it imports nothing, so that each of them may."""
+
+from collections.abc import Iterable, Sequence
+
+
+def listed(items: Iterable[object]) -> str:
+    """1, 2 and 3"""
+    *before, last = map(str, items)
+    return f"{', '.join(before)} and {last}" if before else last
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """1 piece; 2 pieces; with `plural`, "2 batches" of "batch"."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def table(rows: Iterable[Sequence[object]], left: int = 1) -> str:
+    """Rows of equal length as columns two spaces apart, the first `left` of them flush left."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if place < left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in cells
+    ]
+    return "\n".join(line.rstrip() for line in lines)
