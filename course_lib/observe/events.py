@@ -1,6 +1,6 @@
 """What is recorded: what a rank communicated, what lay in memory, what went silently wrong."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .timeline import COMPUTE, read_label
 
@@ -126,3 +126,11 @@ class Block:
     n: int
     kind: str = "other"
     steps: list[tuple[float, int, bool]] = field(default_factory=list)
+
+    def between(self, start: float, end: float) -> "Block":
+        """The part from `start` to `end`, in seconds; no steps where nothing was held in it."""
+        before = [step for step in self.steps if step[0] <= start]
+        inside = [step for step in self.steps if start < step[0] <= end]
+        if before and before[-1][1]:
+            inside.insert(0, (start, *before[-1][1:]))
+        return replace(self, steps=inside)

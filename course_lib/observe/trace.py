@@ -81,7 +81,17 @@ class Trace:
         for rank in range(self.world_size):
             if all(each.rank != rank for each in labels):
                 raise ValueError(f"rank {rank} has no label {label!r}")
-        return Trace(self.world_size, events, self.traps, compute, labels)
+        blocks = self._blocks_within(labels)
+        return Trace(self.world_size, events, self.traps, compute, labels, blocks)
+
+    def _blocks_within(self, labels: list[Label]) -> list[Block]:
+        """What lay in memory from the first begin of a rank's labels to their last end."""
+        spans = {}
+        for rank in range(self.world_size):
+            own = [label for label in labels if label.rank == rank]
+            spans[rank] = (min(each.start for each in own), max(each.end for each in own))
+        cut = (block.between(*spans[block.rank]) for block in self.blocks)
+        return [block for block in cut if block.steps]
 
     def match(self) -> Matching:
         """Which send belongs to which recv, and where collectives do not line up."""

@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from course_lib.models import batches, tiny_gpt
 from course_lib.observe import Block, Memory, Trace
+from course_lib.observe.events import Label
 from course_lib.ranks import collect
 
 KINDS = ("parameters", "gradients", "optimizer", "activations", "communication", "other")
@@ -269,3 +270,20 @@ def test_a_run_whose_memory_was_not_watched_says_so():
         Trace(2).memory()
     with pytest.raises(ValueError, match="observe must be True, False or \"memory\", not 'all'"):
         collect(exchange, 2, observe="all")
+
+
+def test_memory_within_a_label_begins_with_what_was_held_before_and_ends_at_its_end():
+    steps = [(1.0, 40, False), (5.0, 0, False)]
+    blocks = [
+        Block(0, 0, "parameters", [(0.0, 100, False)]),
+        Block(0, 1, "gradients", steps),
+        Block(0, 2, "communication", [(3.0, 7, False), (3.5, 0, False)]),
+        Block(0, 3, "other", [(0.5, 9, False), (1.5, 0, False)]),
+        Block(0, 4, "other", [(9.0, 9, False)]),
+    ]
+    labels = [Label(0, "step", 2.0, 3.2), Label(0, "step", 4.0, 6.0)]
+    trace = Trace(1, labels=labels, blocks=blocks).within("step")
+    memory = trace.memory()
+    assert memory.curves[0].times == [2.0, 3.0, 3.5, 5.0]
+    assert memory.curves[0].total == [140, 147, 140, 100]
+    assert (memory.peak, memory.highest[0]["communication"]) == ([147], 7)

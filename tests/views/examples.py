@@ -10,13 +10,16 @@ from course_lib.views.cost_curves import cost_curves
 from course_lib.views.explore import Explorer, explore
 from course_lib.views.memory_bars import run_memory
 from course_lib.views.memory_curves import memory_curves
+from course_lib.views.number_range import fp16_range, loss_scales
 from course_lib.views.plan_explorer import MODELS, plan_explorer, plan_view
+from course_lib.views.ratio_curves import ratio_curves
 from course_lib.views.replay_explorer import replay_explorer, replayed
 from course_lib.views.ring_steps import ring_steps
 from course_lib.views.scaling_curves import all_reduce_explorer, all_reduce_scaling
 from course_lib.views.schedule_explorer import schedule_explorer
 from course_lib.views.schedule_gantt import schedule_gantt
 from course_lib.views.sharding import sharding, sharding_explorer
+from course_lib.views.step_times import step_times
 from course_lib.views.traffic_bars import traffic_bars
 from course_lib.views.traffic_matrix import traffic_matrix
 from course_lib.views.view import View
@@ -83,6 +86,10 @@ VIEWS: dict[str, Callable[[], View]] = {
     "zero memory": zero_memory,
     "sharding": lambda: sharding("MLP", 8),
     "plan": lambda: plan_view(PLANS),
+    "step times": lambda: step_times({"one": [0.1, 0.2], "two": [0.3, 0.3]}, {"one": 1, "two": 2}),
+    "ratio curves": lambda: ratio_curves([1, 2, 4], {"a": [3, 2, 1]}, "x", "y", "falling", 3.2),
+    "fp16 range": lambda: fp16_range({"a gradient": [0.0, 1e-9, 1e-3, 1.0]}),
+    "loss scales": lambda: loss_scales([(16, True), (17, False), (16, True)]),
 }
 WIDGETS: dict[str, Callable[[], Explorer]] = {
     "ring steps": lambda: explore(ring_steps, ranks=[2, 3, 4]),

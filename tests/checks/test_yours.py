@@ -1,0 +1,40 @@
+"""A lesson goes on where an exercise is not solved, and prints whatever was guessed."""
+
+import pytest
+
+from course_lib import guessed, yours_or
+from course_lib.checks import yours
+
+
+def memory_wall():
+    return 1
+
+
+def stand_in():
+    return 2
+
+
+@pytest.fixture(autouse=True)
+def nothing_passed(monkeypatch):
+    monkeypatch.setattr(yours, "_passed", {})
+
+
+def test_what_has_not_passed_is_replaced_and_that_is_said(capsys):
+    assert yours_or(memory_wall, stand_in) is stand_in
+    assert capsys.readouterr().out.startswith("memory_wall has not passed its check yet")
+
+
+def test_what_has_passed_is_taken_in_silence(capsys):
+    yours.remember("memory_wall", memory_wall)
+    assert yours_or(memory_wall, stand_in) is memory_wall
+    assert capsys.readouterr().out == ""
+
+
+def test_a_function_written_anew_has_to_pass_anew():
+    yours.remember("memory_wall", stand_in)
+    assert yours_or(memory_wall, stand_in) is stand_in
+
+
+def test_a_guess_is_printed_whatever_it_is():
+    assert guessed(...) == "no guess yet"
+    assert guessed(3, ..., "many", None, [1, 2]) == "3, no guess yet, many, None, [1, 2]"
