@@ -1,4 +1,5 @@
-# Everything is installed into .venv, made on first use from constraints.txt.
+# Everything is installed into .venv, made on first use from constraints.txt. The benchmark has an
+# environment of its own, .venv-bench: what it compares with would put itself into JupyterLab.
 # Works with the make of macOS (3.81) and needs only Python 3.11 or newer, make and git.
 
 .DEFAULT_GOAL := help
@@ -10,13 +11,13 @@ SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14)
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.14; do \
 	"$$python" -c '$(SUPPORTED)' >/dev/null 2>&1 && echo "$$python" && break; done)
 RUN := .venv/bin/python
-PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+BENCH := .venv-bench/bin/python
 
 # The torch that PyPI has for Linux carries CUDA: some 3 GB to download. A machine without NVIDIA's
 # driver is better served by PyTorch's own index of CPU builds, as a second place to look, unless
 # its pip has been told where to look. Always from pip's own places: make lab TORCH_INDEX=
 TORCH_INDEX ?= $(shell test "$$(uname)" = Linux && ! command -v nvidia-smi >/dev/null && \
-	! $(RUN) -m pip config list 2>/dev/null | grep -qE '(index-url|find-links)=' && \
+	! $(@D)/bin/python -m pip config list 2>/dev/null | grep -qE '(index-url|find-links)=' && \
 	echo https://download.pytorch.org/whl/cpu)
 
 help: ## show this list
@@ -31,8 +32,8 @@ lab: .venv/ready-lab ## install, check the machine, open JupyterLab at the first
 test: .venv/ready-dev lint ## install, then check everything: lint, tests, all solutions under nbval
 	@$(RUN) -m pytest --numprocesses 2 --dist loadscope --nbval
 
-bench: .venv/ready-bench ## measure against PyTorch and others, about 8 minutes: ONLY=ring, or PUBLISH=1 (13)
-	@$(RUN) -m tests.bench $(foreach row,$(ONLY),--only $(row)) $(if $(PUBLISH),--publish)
+bench: .venv-bench/ready ## measure against PyTorch and others, about 8 minutes: ONLY=ring, or PUBLISH=1 (13)
+	@$(BENCH) -m tests.bench $(foreach row,$(ONLY),--only $(row)) $(if $(PUBLISH),--publish)
 
 notebooks: .venv/ready-dev ## rebuild notebooks/ and solutions/*.ipynb from solutions/*.py
 	@$(RUN) -m course_lib.classroom build --execute
@@ -48,19 +49,26 @@ format: .venv/ready-dev ## put the style right
 	@$(RUN) -m ruff check --quiet --fix .
 	@$(RUN) -m ruff format --quiet .
 
-clean: ## remove the environment and all caches
-	rm -rf .venv .pytest_cache .ruff_cache build dist
+clean: ## remove the environments and all caches
+	rm -rf .venv .venv-bench .pytest_cache .ruff_cache .mypy_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/ready-dev: EXTRAS := [dev]
-.venv/ready-bench: EXTRAS := [bench]
 .venv/ready-%: pyproject.toml constraints.txt | $(RUN)
-	@echo "Installing into .venv (some minutes the first time) ..."
-	@$(PIP) torch $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
-	@$(PIP) --editable '.$(EXTRAS)'
-	@touch $@
+	$(install)
+.venv-bench/ready: EXTRAS := [bench]
+.venv-bench/ready: pyproject.toml constraints.txt | $(BENCH)
+	$(install)
 
-$(RUN):
+PIP = $(@D)/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+define install
+@echo "Installing into $(@D) (some minutes the first time) ..."
+@$(PIP) torch $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+@$(PIP) --editable '.$(EXTRAS)'
+@touch $@
+endef
+
+$(RUN) $(BENCH):
 	@test -n "$(PYTHON)" || { echo "No Python from 3.11 to 3.14 found." \
 		"Install one (from python.org; Debian: apt-get install python3 python3-venv;" \
 		"macOS: brew install python@3.13), then run make again." >&2; exit 1; }
@@ -69,4 +77,4 @@ $(RUN):
 	@"$(PYTHON)" -c 'import ensurepip' 2>/dev/null || { echo "$(PYTHON) cannot make environments:" \
 		"Debian and Ubuntu keep that part in a package of its own." \
 		"Run: sudo apt-get install python3-venv, then make again." >&2; exit 1; }
-	@"$(PYTHON)" -m venv --clear .venv
+	@"$(PYTHON)" -m venv --clear $(@:%/bin/python=%)

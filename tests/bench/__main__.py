@@ -34,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers there")
     parser.add_argument(
-        "--publish", action="store_true", help="measure twice; write the README's table and figure"
+        "--publish",
+        action="store_true",
+        help="measure twice; write docs/benchmarks.md and the README's lines",
     )
     options = parser.parse_args(arguments)
     if options.publish and options.only:

@@ -1,4 +1,4 @@
-"""The figure of the README: every comparison on one axis."""
+"""The figure of the page: every comparison on one axis."""
 
 from collections.abc import Sequence
 

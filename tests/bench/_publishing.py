@@ -1,5 +1,6 @@
-"""What the README shows of the measurements, written between its markers, and the numbers."""
+"""What is shown of the measurements: a page with all, five lines in the README, the numbers."""
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,35 +10,64 @@ from tests.bench._runs import Compared, Run, as_json, machine, side_by_side
 from tests.bench.row import Measurement, Row
 
 ROOT = Path(__file__).resolve().parents[2]
-FIGURE, NUMBERS = Path("tests/bench/results.png"), Path("tests/bench/results.json")
+PAGE = Path("docs/benchmarks.md")
+FIGURE, NUMBERS = Path("docs/benchmarks.png"), Path("tests/bench/results.json")
 _BLOCK = re.compile(r"(<!-- bench -->\n).*?(<!-- end of bench -->)", re.DOTALL)
+# What the README tells of, by the names of its rows.
+_HEADLINES = ("launch", "ring", "data_parallel", "zero", "pipeline")
 
 
 def publish(rows: Sequence[Row], runs: Sequence[Run], root: Path = ROOT) -> None:
-    """Replace the README's tables, draw the figure, and keep all numbers beside it."""
-    readme = root / "README.md"
-    text, count = _BLOCK.subn(
-        lambda block: block[1] + _text(rows, runs) + block[2], readme.read_text(encoding="utf-8")
-    )
-    if count != 1:
-        raise ValueError(f"README.md has {count} places for the table of the benchmark, not 1")
+    """Replace the tables of the page and of the README, draw the figure, and keep all numbers.
+
+    Raises `ValueError`, and writes nothing, where one of them has not just one place for it.
+    """
+    texts = {
+        root / PAGE: _placed(root / PAGE, _page(rows, runs)),
+        root / "README.md": _placed(root / "README.md", _headlines(rows, runs)),
+    }
     named = [(f"{r.name}: {c.what}", c) for r in rows for c in side_by_side(r, runs)]
     draw(named).savefig(root / FIGURE, dpi=100, metadata={"Software": None})
     (root / NUMBERS).write_text(as_json(rows, runs), encoding="utf-8")
-    readme.write_text(text, encoding="utf-8")
+    for file, text in texts.items():
+        file.write_text(text, encoding="utf-8")
 
 
-def _text(rows: Sequence[Row], runs: Sequence[Run]) -> str:
+def _placed(file: Path, block: str) -> str:
+    """The text of the file with `block` between its two markers."""
+    text, count = _BLOCK.subn(
+        lambda found: f"{found[1]}{block}\n{found[2]}", file.read_text(encoding="utf-8")
+    )
+    if count != 1:
+        raise ValueError(f"{file.name} has {count} places for the table of the benchmark, not 1")
+    return text
+
+
+def _headlines(rows: Sequence[Row], runs: Sequence[Run]) -> str:
+    """A line for each row that the README names: between which medians its comparisons lie."""
+    lines = []
+    for row in (row for row in rows if row.name in _HEADLINES):
+        times = [c for c in side_by_side(row, runs) if c.limit and "peak" not in c.what]
+        medians = [m.median for c in times for m in c.runs]
+        if medians:
+            lines.append(_cells(row.title, f"{min(medians):.2f} to {max(medians):.2f}"))
+    head = [_cells("time, ours to theirs", "medians"), _cells("---", "---")]
+    return "\n".join([*head, *lines])
+
+
+def _page(rows: Sequence[Row], runs: Sequence[Run]) -> str:
     compared = {row.title: side_by_side(row, runs) for row in rows}
     compared = {title: of_row for title, of_row in compared.items() if of_row}
+    numbers, figure = (Path(os.path.relpath(file, PAGE.parent)) for file in (NUMBERS, FIGURE))
     parts = [
         _table(compared, len(runs)),
-        f"Measured on {machine()}; quartiles of all runs together. [All numbers]({NUMBERS}).",
+        f"Measured on {machine()}; quartiles of all runs together."
+        f" [All numbers]({numbers.as_posix()}).",
         _floors(compared),
-        f"![Each ratio with its quartiles and its limit]({FIGURE})",
+        f"![Each ratio with its quartiles and its limit]({figure.as_posix()})",
         _growth(rows, runs[0]),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(part for part in parts if part)
 
 
 def _table(compared: dict[str, list[Compared]], runs: int) -> str:

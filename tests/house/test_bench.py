@@ -14,7 +14,8 @@ from tests.bench._growth import growing, why
 from tests.bench._runs import as_json, side_by_side
 from tests.bench.row import Measurement, Row, paired
 
-README = "# Course\n\n<!-- bench -->\nold\n<!-- end of bench -->\n\nThe end.\n"
+EMPTY = "# Course\n\n<!-- bench -->\nold\n<!-- end of bench -->\n\nThe end.\n"
+PAGES = (_publishing.PAGE, "README.md")
 
 
 @pytest.fixture
@@ -68,9 +69,15 @@ def test_a_growing_table_compares_each_line_with_the_one_above():
 
 @pytest.fixture
 def course(tmp_path):
-    (tmp_path / "README.md").write_text(README)
     (tmp_path / "tests/bench").mkdir(parents=True)
+    (tmp_path / "docs").mkdir()
+    for page in PAGES:
+        (tmp_path / page).write_text(EMPTY)
     return tmp_path
+
+
+def texts(course) -> list[str]:
+    return [(course / page).read_text() for page in PAGES]
 
 
 def ring(ratio: float, what: str = "4 MB") -> Measurement:
@@ -85,11 +92,12 @@ RUNS = [
 ]
 
 
-def test_both_runs_stand_in_the_readme_between_its_markers(course):
+def test_both_runs_stand_on_the_page_between_its_markers(course):
     _publishing.publish(ROWS, RUNS, course)
-    text = (course / "README.md").read_text()
+    text, _ = texts(course)
     assert text.startswith("# Course\n\n<!-- bench -->\n| what is compared | run 1 | run 2 |")
-    assert "(tests/bench/results.png)\n" in text
+    assert "[All numbers](../tests/bench/results.json)." in text
+    assert "(benchmarks.png)\n" in text
     assert text.endswith("\n<!-- end of bench -->\n\nThe end.\n")
     for line in (
         "| **ours against theirs** |  |  |  |  |",
@@ -105,24 +113,39 @@ def test_both_runs_stand_in_the_readme_between_its_markers(course):
     assert [len(found["runs"]) for found in numbers["rows"].values()] == [2, 1]
 
 
+def test_the_readme_has_the_range_of_a_rows_medians_over_all_runs(course):
+    _publishing.publish(ROWS, RUNS, course)
+    _, readme = texts(course)
+    assert readme == EMPTY.replace(
+        "old",
+        "| time, ours to theirs | medians |\n| --- | --- |\n| ours against theirs | 0.50 to 1.25 |",
+    )
+
+
+def test_the_rows_that_the_readme_tells_of_exist():
+    assert set(_publishing._HEADLINES) <= {r.name for r in command.all_rows()}
+
+
 def test_publishing_again_changes_nothing_else(course):
     _publishing.publish(ROWS, RUNS, course)
-    once = (course / "README.md").read_text()
+    once = texts(course)
     _publishing.publish(ROWS, RUNS, course)
-    assert (course / "README.md").read_text() == once
+    assert texts(course) == once
 
 
 def test_where_every_limit_is_met_nothing_is_said_of_floors(course):
     _publishing.publish(ROWS, [RUNS[1]], course)
-    assert "missed" not in (course / "README.md").read_text().split("results.png")[0]
+    assert "missed" not in texts(course)[0].split("benchmarks.png")[0]
 
 
-@pytest.mark.parametrize("text", ["# Course\n", README + README])
-def test_a_readme_without_one_place_for_the_table_is_left_alone(course, text):
-    (course / "README.md").write_text(text)
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("text", ["# Course\n", EMPTY + EMPTY])
+def test_where_a_page_has_not_one_place_for_the_table_nothing_is_written(course, page, text):
+    (course / page).write_text(text)
+    before = texts(course)
     with pytest.raises(ValueError, match=f"has {text.count('<!-- bench')} places"):
         _publishing.publish(ROWS, RUNS, course)
-    assert (course / "README.md").read_text() == text
+    assert texts(course) == before
     assert not (course / _publishing.FIGURE).exists()
 
 
@@ -183,7 +206,7 @@ def test_the_exit_code_says_whether_all_limits_were_met(bench, capsys):
 def test_to_publish_comparisons_are_made_twice_and_nothing_else(bench, course):
     command.main(["--publish"])
     assert bench == ["fast", "slow", "growth", "fast", "slow"]
-    assert "| run 2 |" in (course / "README.md").read_text()
+    assert "| run 2 |" in texts(course)[0]
 
 
 def test_a_wrong_name_is_told_the_names(bench, capsys):

@@ -89,8 +89,8 @@ esac"""
     script(
         machine.bin / "python3",
         'test "$2" = venv || exit 0\n'
-        "mkdir -p .venv/bin\ncat > .venv/bin/python <<'END'\n"
-        f"#!/bin/sh\n{inner}\nEND\nchmod +x .venv/bin/python",
+        "mkdir -p $4/bin\ncat > $4/bin/python <<'END'\n"
+        f"#!/bin/sh\n{inner}\nEND\nchmod +x $4/bin/python",
     )
     folder = machine.bin.parent
     (folder / "course_lib").mkdir()
@@ -114,6 +114,13 @@ def test_a_second_run_installs_nothing_until_a_version_changes(installer):
     constraints = (folder / "constraints.txt").stat().st_mtime
     os.utime(stamp, (constraints - 10, constraints - 10))
     assert "Installing" in make(".venv/ready-lab").stdout
+
+
+def test_the_benchmark_has_an_environment_of_its_own(installer):
+    make, folder = installer
+    assert make(".venv-bench/ready").returncode == 0
+    assert asked(folder)[-1].endswith("--editable .[bench]")
+    assert not (folder / ".venv").exists()
 
 
 @pytest.mark.parametrize(
