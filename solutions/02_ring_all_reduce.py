@@ -900,7 +900,8 @@ guess_fused = 4
 # %%
 from torch.nn.parallel import DistributedDataParallel
 
-from course_lib.techniques.distributed_optimizer import DistributedOptimizer, broadcast_state
+from course_lib.techniques.collectives import broadcast_state
+from course_lib.techniques.data_parallel import DistributedOptimizer
 
 
 def like_horovod(model, optimizer):

@@ -1168,8 +1168,8 @@ overlap(
 # - Sergeev & Del Balso 2018, *Horovod* (arXiv 1802.05799).
 # - Shallue et al. 2019, *Measuring the Effects of Data Parallelism on Neural Network Training*
 #   (arXiv 1811.03600): how far batches can grow, for many models.
-# - `course_lib/techniques/data_parallel.py`: what you wrote, with `no_sync`, parameters that are
-#   used on some ranks only, and gradients that live in their buckets. Beside it `joining.py` for
-#   ranks that run out of samples at different times, `clipping.py` and `sampler.py`.
+# - `course_lib/techniques/data_parallel`: what you wrote, with `no_sync`, parameters that are used
+#   on some ranks only, and gradients that live in their buckets; `uneven_inputs.py` for ranks that
+#   run out of samples at different times, `clipping.py` and `sampler.py`.
 #
 # **Next**: notebook 04 cuts the layers themselves.

@@ -723,7 +723,7 @@ print("your guess:", guess_messages)
 # %%
 from course_lib.models import batches, tiny_gpt
 from course_lib.models.tiny_gpt import token_loss
-from course_lib.techniques.stages import cut, layer_costs, split_by_cost
+from course_lib.techniques.pipeline.stages import cut, layer_costs, split_by_cost
 
 
 def gpt_layers():
@@ -987,7 +987,7 @@ guess_versions = [4, 3, 2, 1]
 ### END SOLUTION
 
 # %%
-from course_lib.techniques.weight_stashing import PipeDream
+from course_lib.techniques.pipeline.weight_stashing import PipeDream
 
 
 def train_without_flush(stash, learning_rate):
@@ -1070,7 +1070,8 @@ print("your guess:", guess_versions)
 #
 # The stage before waits for the first, **I**. Nobody waits for the second, **W**, until the
 # optimizer step. Each takes about as long as the forward. So I goes as early as B did, and W fills
-# the bubble. (To really split a backward pass, see `course_lib/techniques/split_backward.py`.)
+# the bubble. (To really split a backward pass, see `split_backward.py` in
+# `course_lib/techniques/pipeline`.)
 #
 # ZB-H1 needs no more memory than 1F1B. Begin with 1F1B and write I for B. Then put in the W's, of
 # microbatches $0, 1, 2, \dots$ in turn: stage $s$ runs one after an I if more than $s$ of them
@@ -1124,8 +1125,8 @@ schedule_gantt(
 #   2104.04473): interleaving, and how pipeline, tensor and data parallelism fit together.
 # - Qi et al. 2024, *Zero Bubble Pipeline Parallelism* (arXiv 2401.10241): ZB-H1, ZB-H2, and a
 #   search for schedules.
-# - `course_lib/techniques/schedules.py` and `pipeline.py`: the tables as you wrote them, and an
-#   executor that also does interleaving, split backwards, recomputation, tied embeddings and data
+# - `course_lib/techniques/schedules` and `pipeline`: the tables as you wrote them, and an executor
+#   that also does interleaving, split backwards, recomputation, tied embeddings and data
 #   parallel pipelines.
 #
 # **Next**: notebook 06 attacks the 16 bytes a parameter themselves: ZeRO.

@@ -640,7 +640,7 @@ print(f"passes {passes(runs['zero2']):.2f}  {per_parameter(runs['zero2'][0][1])}
 
 # %% [markdown]
 # The gradient takes 4/4 = 1 byte, and the traffic is what it was. One message for each parameter is
-# slow on a real network. DeepSpeed and `course_lib/techniques/zero2.py` collect *buckets* of some
+# slow on a real network. DeepSpeed and `course_lib/techniques/zero` collect *buckets* of some
 # megabytes, and send one while backward fills the next.
 
 # %% [markdown]
@@ -825,8 +825,8 @@ for name, run in runs.items():
 # again for backward, gradients reduce-scattered. No gather is needed after the optimizer's step,
 # since the next forward pass fetches the parameters anyway.
 #
-# (`course_lib/techniques/zero3.py` does the same with hooks, for any model, which is how FSDP does
-# it.)
+# (`zero3.py` in `course_lib/techniques/zero` does the same with hooks, for any model, which is how
+# FSDP does it.)
 
 # %% [markdown]
 # ## 7. Formula, run, and memory over time
@@ -1081,7 +1081,7 @@ for name, run in both.items():
 # - Your **zero1** lays all gradients in a row before it sends them, 4 bytes more, and saves
 #   little at the peak. `DistributedDataParallel` has them twice as well, in `.grad` and in its
 #   buckets, and builds its buckets anew after the first step. With `gradient_as_bucket_view=True`
-#   a gradient is a view of the bucket, as in `course_lib/techniques/zero1.py`.
+#   a gradient is a view of the bucket, as in `course_lib/techniques/zero/zero1.py`.
 #
 # **The time.** Two ranks, one to a core; a larger GPT; all methods in turns, so that all meet the
 # same disturbances. What do you expect? (Times are your machine's, and no test compares them. A bar
@@ -1788,7 +1788,7 @@ check(clip_across_shards)
 # - Chen et al. 2016, *Training Deep Nets with Sublinear Memory Cost* (arXiv 1604.06174).
 # - Micikevicius et al. 2017, *Mixed Precision Training* (arXiv 1710.03740): section 3.1 on the
 #   fp32 copy of the weights.
-# - `course_lib/techniques/zero1.py`, `zero2.py`, `zero3.py`: what you wrote, with buckets, overlap,
-#   parameter groups, tied parameters and checkpoints.
+# - `course_lib/techniques/zero`: what you wrote, with buckets, overlap, parameter groups and tied
+#   parameters; checkpoints are in `course_lib/techniques/checkpoints`.
 #
 # **Next**: notebook 07 combines data, tensor and pipeline parallelism.

@@ -173,7 +173,7 @@ for axis in CUBE:
 #
 # `ThreeD` puts together what notebooks 03 to 06 built, each in the groups of its axis: a tensor
 # parallel GPT, cut into stages, with its gradients averaged over replicas. Open
-# `course_lib/techniques/three_d.py`: there is little in it that you have not seen.
+# `course_lib/techniques/three_d/training.py`: there is little in it that you have not seen.
 #
 # Each run below trains the same GPT for four steps on the same batches, in float64.
 
@@ -660,7 +660,7 @@ for name, parameters, layers, heads, devices, published in (
 #   2205.05198): what of the activations to keep.
 # - *The Llama 3 Herd of Models* (arXiv 2407.21783), section 3.3: a mesh with four axes, and what
 #   fails in 54 days on 16,384 GPUs.
-# - `course_lib/techniques/three_d.py`, `three_d_state.py` and `course_lib/train`: the run of
+# - `course_lib/techniques/three_d`, `checkpoints` and `course_lib/train`: the run of
 #   section 8, from the mesh to the checkpoint.
 #
 # This was the last notebook. You have built every part of a training system for clusters. What is

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from course_lib.techniques.schedule_text import parse_op
+from course_lib.techniques.schedules import parse_op
 
 COMPUTE = "compute"
 COMMUNICATION = "communication"

@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Timeline, Track
-from course_lib.techniques.schedule_rules import (
+from course_lib.techniques.schedules import (
+    FORWARD,
+    Op,
     check_complete,
     check_order,
     needs,
     num_stages,
     result_of,
 )
-from course_lib.techniques.schedule_text import FORWARD, Op
 
 from .engine import NOTHING, Lane, Run, run
 from .pipeline import Costs, PerStage

@@ -11,13 +11,16 @@ import math
 from collections.abc import Iterable, Sequence
 
 from course_lib.observe.timeline import COMPUTE, Timeline, Track
-from course_lib.techniques.schedule_rules import (
+from course_lib.techniques.schedules import (
+    BACKWARD_WEIGHT,
+    FORWARD,
+    KINDS,
+    Op,
     check_complete,
     check_order,
     num_microbatches,
     num_stages,
 )
-from course_lib.techniques.schedule_text import BACKWARD_WEIGHT, FORWARD, KINDS, Op
 
 from .engine import NOTHING, Lane, Run, run
 
@@ -70,7 +73,7 @@ class Numbering:
     def neighbour(self, kind: str, stage: int) -> int:
         """The stage whose result is awaited (F from before, B and I from behind), or NOTHING.
 
-        The rule of `schedule_rules.needs`, without what a rank's own order settles.
+        The rule of `schedules.needs`, without what a rank's own order settles.
         """
         if kind == FORWARD:
             return stage - 1 if stage > 0 else NOTHING

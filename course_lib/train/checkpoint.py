@@ -1,6 +1,6 @@
 """What survives: checkpoints that any mesh can load, by torch.distributed.checkpoint.
 
-    DIR/step-000050/     whole tensors by their names in one process, see techniques.three_d_state
+    DIR/step-000050/     whole tensors by their names in one process, see techniques.checkpoints
     DIR/saving-000100/   a save that is under way, or was interrupted
 
 A save is written beside the one before and renamed when it is whole; a rename happens or does not.
@@ -15,8 +15,12 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 
+from course_lib.techniques.checkpoints.three_d_state import (
+    load_whole_state,
+    names_needed,
+    whole_state,
+)
 from course_lib.techniques.three_d import ThreeD
-from course_lib.techniques.three_d_state import load_whole_state, names_needed, whole_state
 
 _NAME = re.compile(r"step-(\d+)")
 

@@ -18,8 +18,8 @@ import torch
 import torch.distributed as dist
 
 from course_lib.models import TinyGPT, batches, solved_share
+from course_lib.techniques.checkpoints.three_d_state import whole_state
 from course_lib.techniques.three_d import ThreeD
-from course_lib.techniques.three_d_state import whole_state
 
 from . import checkpoint
 from .options import Options

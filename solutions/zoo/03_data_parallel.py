@@ -7,8 +7,8 @@ import torch.distributed as dist
 from torch import nn
 
 from course_lib.checks.zoo import wrong
+from course_lib.techniques.collectives import broadcast_state
 from course_lib.techniques.data_parallel import DataParallel
-from course_lib.techniques.distributed_optimizer import broadcast_state
 
 # ---------------------------------------------------------------------------------------------
 # start_equal

@@ -42,9 +42,7 @@ class Import:
 
 PROCESSES = ("multiprocessing", "subprocess", "threading", "socket")
 # Schedules are plain data, and so are their text form and the rules that a schedule obeys.
-SCHEDULES = tuple(
-    f"course_lib.techniques.{module}" for module in ("schedules", "schedule_text", "schedule_rules")
-)
+SCHEDULES = "course_lib.techniques.schedules"
 # Joined words and tables in text, which import nothing.
 TEXT = "course_lib.text"
 
@@ -52,11 +50,11 @@ RULES = {
     "text": Allowed(forbidden=PROCESSES),
     "techniques": Allowed(packages=("torch",), forbidden=PROCESSES),
     "models": Allowed((TEXT,), ("torch",), PROCESSES),
-    "observe": Allowed((TEXT, "course_lib.techniques.schedule_text"), ("torch",)),
+    "observe": Allowed((TEXT, SCHEDULES), ("torch",)),
     "ranks": Allowed((TEXT, "course_lib.observe"), ("torch", "cloudpickle", "IPython")),
-    "simulate": Allowed((TEXT, "course_lib.observe", *SCHEDULES), ("numpy",), PROCESSES),
+    "simulate": Allowed((TEXT, "course_lib.observe", SCHEDULES), ("numpy",), PROCESSES),
     "views": Allowed(
-        (TEXT, "course_lib.observe", "course_lib.simulate", *SCHEDULES),
+        (TEXT, "course_lib.observe", "course_lib.simulate", SCHEDULES),
         ("numpy", "matplotlib", "ipywidgets", "IPython"),
         PROCESSES,
     ),

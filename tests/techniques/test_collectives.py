@@ -7,13 +7,13 @@ import torch
 import torch.distributed as dist
 
 from course_lib.ranks import RankError, collect
-from course_lib.techniques import renamed
 from course_lib.techniques.collectives import (
     halving_doubling_all_reduce,
     hierarchical_all_reduce,
     ring_all_gather,
     ring_all_reduce,
     ring_reduce_scatter,
+    torch_compat,
     tree_all_reduce,
 )
 
@@ -168,9 +168,9 @@ def test_collectives_that_torch_renamed(world_size: int) -> None:
         warnings.simplefilter("error")
         n, rank = dist.get_world_size(), dist.get_rank()
         gathered = torch.empty(2 * n)
-        renamed.all_gather_single(gathered, torch.full((2,), float(rank)))
+        torch_compat.all_gather_single(gathered, torch.full((2,), float(rank)))
         share = torch.empty(2)
-        renamed.reduce_scatter_single(share, torch.arange(2.0 * n))
+        torch_compat.reduce_scatter_single(share, torch.arange(2.0 * n))
         return gathered.tolist(), share.tolist()
 
     for rank, (gathered, share) in enumerate(collect(both, world_size)):

@@ -11,11 +11,11 @@ from torch.utils.data import DistributedSampler
 from course_lib.models import NASTY_MODELS, train
 from course_lib.models.nasty import INPUTS, OUTPUTS
 from course_lib.ranks import RankError, collect
-from course_lib.techniques.buckets import Bucket, assign_buckets
-from course_lib.techniques.clipping import clip_gradients
 from course_lib.techniques.data_parallel import DataParallel
-from course_lib.techniques.joining import agree
-from course_lib.techniques.sampler import ShardSampler
+from course_lib.techniques.data_parallel.buckets import Bucket, assign_buckets
+from course_lib.techniques.data_parallel.clipping import clip_gradients
+from course_lib.techniques.data_parallel.sampler import ShardSampler
+from course_lib.techniques.data_parallel.uneven_inputs import agree
 
 # -------------------------------------------------------------------------------------------------
 # Buckets

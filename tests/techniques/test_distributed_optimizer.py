@@ -10,9 +10,9 @@ from torch import nn
 from course_lib.models import NASTY_MODELS, batches, tiny_gpt, train
 from course_lib.models.nasty import INPUTS, OUTPUTS
 from course_lib.ranks import RankError, collect
-from course_lib.techniques.collectives import ring_all_reduce
-from course_lib.techniques.distributed_optimizer import DistributedOptimizer, broadcast_state
-from course_lib.techniques.fusion import fuse, fused_all_reduce, pack, unfuse
+from course_lib.techniques.collectives import broadcast_state, ring_all_reduce
+from course_lib.techniques.collectives.fusion import fuse, fused_all_reduce, pack, unfuse
+from course_lib.techniques.data_parallel import DistributedOptimizer
 
 STEPS = 4
 

@@ -7,6 +7,7 @@ from torch import nn
 
 from course_lib.ranks import collect
 from course_lib.techniques.pipeline import Pipeline, stages_of
+from course_lib.techniques.pipeline.stages import cut, split_by_cost
 from course_lib.techniques.schedules import (
     gpipe,
     interleaved,
@@ -16,7 +17,6 @@ from course_lib.techniques.schedules import (
     one_f_one_b,
     zb_h1,
 )
-from course_lib.techniques.stages import cut, split_by_cost
 
 WIDTH, LAYERS = 6, 8
 

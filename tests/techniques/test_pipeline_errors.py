@@ -9,8 +9,8 @@ from torch import nn
 
 from course_lib.ranks import RankError, RankTimeout, collect
 from course_lib.techniques.pipeline import Pipeline
+from course_lib.techniques.pipeline.stages import cut, layer_costs, split_by_cost
 from course_lib.techniques.schedules import gpipe, one_f_one_b, parse_schedule
-from course_lib.techniques.stages import cut, layer_costs, split_by_cost
 
 mse = nn.functional.mse_loss
 

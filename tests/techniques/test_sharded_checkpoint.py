@@ -11,9 +11,9 @@ import torch.distributed as dist
 
 from course_lib.models import NASTY_MODELS
 from course_lib.ranks import RankError, collect
-from course_lib.techniques import sharded_checkpoint
-from course_lib.techniques.consolidated_checkpoint import consolidate, load_whole
-from course_lib.techniques.sharded_checkpoint import MANIFEST, Saved, load, save
+from course_lib.techniques.checkpoints import sharded
+from course_lib.techniques.checkpoints.consolidated import consolidate, load_whole
+from course_lib.techniques.checkpoints.sharded import MANIFEST, Saved, load, save
 from course_lib.techniques.zero1 import Zero1
 from course_lib.techniques.zero2 import Zero2
 from course_lib.techniques.zero3 import Zero3
@@ -142,7 +142,7 @@ def test_an_interrupted_save_leaves_the_last_one_whole(tmp_path, place: str, ran
         zero = make(Zero2, "odd")
         train(zero, 0, 2)
         if dist.get_rank() == rank:
-            setattr(sharded_checkpoint, place, power_cut)
+            setattr(sharded, place, power_cut)
         save(zero, tmp_path)
 
     saved = collect(save_one, 2, (tmp_path,), observe=False, timeout=60)[0]

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import nn
 
 from course_lib.ranks import collect
-from course_lib.techniques.sharded_clipping import clip_grad_norm_, global_norm
+from course_lib.techniques.zero.clipping import clip_grad_norm_, global_norm
 
 SIZES = (5, 3)  # rows over 4 ranks: some have none
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from course_lib.models import TinyGPT
 from course_lib.ranks import RankError, collect
-from course_lib.techniques.pipeline_stage import Stage
+from course_lib.techniques.pipeline.stage import Stage
 from course_lib.techniques.tensor_parallel import (
     ColumnParallelLinear,
     Dropout,

@@ -6,10 +6,10 @@ import torch.distributed as dist
 
 from course_lib.models import batches, tiny_gpt, train
 from course_lib.ranks import collect
+from course_lib.techniques.checkpoints.three_d_state import load_whole_state, whole_state
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b, zb_h1
 from course_lib.techniques.three_d import ThreeD, check
-from course_lib.techniques.three_d_state import load_whole_state, whole_state
 
 STEPS, BATCH = 10, 16
 

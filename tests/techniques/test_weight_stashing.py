@@ -6,7 +6,7 @@ import torch.distributed as dist
 from torch import nn
 
 from course_lib.ranks import collect
-from course_lib.techniques.weight_stashing import PipeDream
+from course_lib.techniques.pipeline.weight_stashing import PipeDream
 
 MINIBATCHES, RATE = 9, 0.2
 mse = nn.functional.mse_loss

@@ -1,5 +1,18 @@
 """All-reduce built from sends and receives: ring, tree, halving-doubling, and one for clusters.
 
+To read in this order:
+
+    members             who takes part, and how two of them swap messages
+    ring                least bytes; pipelined_ring is what makes it fast
+    tree                least messages
+    halving_doubling    both, for powers of two
+    hierarchical        inside the nodes first, then between them
+    fusion              many small tensors travel as few large ones
+    broadcast           an equal start
+    torch_compat        collectives that torch renamed
+
+Needs no neighbour.
+
 With n ranks and a tensor of S bytes, a message of b bytes taking alpha + b beta seconds
 (Thakur, Rabenseifner & Gropp 2005; Patarasuk & Yuan 2009):
 
@@ -16,6 +29,8 @@ the tensor. Sums come out bitwise equal on all ranks, since each element is adde
 only and copied from there; they need not equal the sum in rank order to the last bit.
 """
 
+from .broadcast import broadcast_state
+from .fusion import fused_all_reduce
 from .halving_doubling import halving_doubling_all_reduce
 from .hierarchical import hierarchical_all_reduce
 from .ring import (
@@ -26,6 +41,8 @@ from .ring import (
 from .tree import tree_all_reduce
 
 __all__ = [
+    "broadcast_state",
+    "fused_all_reduce",
     "halving_doubling_all_reduce",
     "hierarchical_all_reduce",
     "ring_all_gather",

@@ -32,8 +32,8 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.profiler import record_function
 
-from course_lib.techniques.fusion import fused_all_reduce
-from course_lib.techniques.renamed import all_gather_single, reduce_scatter_single
+from course_lib.techniques.collectives.fusion import fused_all_reduce
+from course_lib.techniques.collectives.torch_compat import all_gather_single, reduce_scatter_single
 
 from .axis import Share, TensorAxis, even_share
 from .state import shares_of

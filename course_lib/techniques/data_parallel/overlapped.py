@@ -14,7 +14,7 @@ computes the gradients of the first layers, those of the last are on their way:
 
 Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020,
 arXiv 2006.15704. The average of the ranks' mean gradients is that of the whole batch if all parts
-are equally large; `joining.py` has what to do where they are not.
+are equally large; `uneven_inputs.py` has what to do where they are not.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,13 +28,14 @@ from torch import nn
 from torch.autograd import Variable
 from torch.profiler import record_function
 
+from course_lib.techniques.collectives.broadcast import broadcast_state
+
 from .buckets import (
     BUCKET_BYTES,
     FIRST_BUCKET_BYTES,
     Bucket,
     assign_buckets,
 )
-from .distributed_optimizer import broadcast_state
 
 
 class DataParallel(nn.Module):

@@ -24,8 +24,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 
-from .checkpoint_pieces import LoadPieces, SavePieces
-from .zero_pieces import (
+from .pieces import LoadPieces, SavePieces
+from .zero_state import (
     Zero,
     groups_of,
     own_parameters,
@@ -96,7 +96,7 @@ def load(zero: Zero, path: str | os.PathLike) -> None:
 class Saved:
     """A checkpoint that was found whole.
 
-    dtypes: of every tensor in it, by the keys of `zero_pieces`; sizes: their elements.
+    dtypes: of every tensor in it, by the keys of `zero_state`; sizes: their elements.
     """
 
     manifest: dict[str, Any]

@@ -20,12 +20,22 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
-from .pipeline_mailbox import Mailbox
-from .pipeline_messages import open_groups, plan
-from .pipeline_replicas import average_gradients, start_equal
-from .pipeline_stage import Loss, Stage, StageError
-from .schedule_rules import num_microbatches, num_stages, validate
-from .schedule_text import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD, Op, Schedule
+from course_lib.techniques.schedules import (
+    BACKWARD,
+    BACKWARD_INPUT,
+    BACKWARD_WEIGHT,
+    FORWARD,
+    Op,
+    Schedule,
+    num_microbatches,
+    num_stages,
+    validate,
+)
+
+from .mailbox import Mailbox
+from .messages import open_groups, plan
+from .replicas import average_gradients, start_equal
+from .stage import Loss, Stage, StageError
 from .tied_weights import TiedWeight
 
 

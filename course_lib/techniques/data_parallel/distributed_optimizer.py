@@ -23,18 +23,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .fusion import DEFAULT_BUFFER_BYTES, fuse, pack, unfuse
+from course_lib.techniques.collectives.fusion import DEFAULT_BUFFER_BYTES, fuse, pack, unfuse
 
 start_all_reduce = partial(dist.all_reduce, async_op=True)
-
-
-def broadcast_state(model: nn.Module, group: dist.ProcessGroup | None = None) -> None:
-    """Give every rank the parameters and buffers of the group's first rank."""
-    for tensor in [*model.parameters(), *model.buffers()]:
-        # A broadcast writes memory in order, so a transposed weight has to travel as a copy.
-        values = tensor.detach().contiguous()
-        dist.broadcast(values, group=group, group_src=0)
-        tensor.detach().copy_(values)
 
 
 class DistributedOptimizer:

@@ -12,11 +12,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .checkpoint_pieces import Piece
-from .flat_shards import FlatShards
-from .zero1 import Zero1
-from .zero2 import Zero2
-from .zero3 import Zero3
+from course_lib.techniques.zero.flat_shards import FlatShards
+from course_lib.techniques.zero.zero1 import Zero1
+from course_lib.techniques.zero.zero2 import Zero2
+from course_lib.techniques.zero.zero3 import Zero3
+
+from .pieces import Piece
 
 Zero = Zero1 | Zero2 | Zero3
 

@@ -17,9 +17,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.func import functional_call
 
-from .pipeline import Pipeline
-from .pipeline_stage import Loss, Stage
-from .schedules import one_f_one_b
+from course_lib.techniques.schedules import one_f_one_b
+
+from .executor import Pipeline
+from .stage import Loss, Stage
 
 Version = dict[str, torch.Tensor]
 

@@ -7,8 +7,8 @@
 Nothing here is new: each axis is one of the techniques before, in a group of its own.
 
     tensor      a layer's matrices are cut          tensor_parallel
-    pipeline    the layers are cut, by cost         stages, pipeline
-    data        the batch is cut; gradients and     pipeline_replicas, or zero1, zero2, zero3
+    pipeline    the layers are cut, by cost         pipeline
+    data        the batch is cut; gradients and     pipeline.replicas, or zero
                 optimizer state meet here
 
 Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
@@ -21,16 +21,22 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .mesh import Mesh
-from .pipeline import Pipeline, stages_of
-from .schedule_rules import num_microbatches, num_stages
-from .schedule_text import BACKWARD, BACKWARD_WEIGHT, FORWARD, Schedule
-from .sharded_optimizer import MakeOptimizer
-from .stages import cut, layer_costs, split_by_cost
-from .tensor_parallel import TensorParallelGPT
-from .zero1 import Zero1
-from .zero2 import Zero2
-from .zero3 import Zero3
+from course_lib.techniques.mesh import Mesh
+from course_lib.techniques.pipeline.executor import Pipeline, stages_of
+from course_lib.techniques.pipeline.stages import cut, layer_costs, split_by_cost
+from course_lib.techniques.schedules import (
+    BACKWARD,
+    BACKWARD_WEIGHT,
+    FORWARD,
+    Schedule,
+    num_microbatches,
+    num_stages,
+)
+from course_lib.techniques.tensor_parallel import TensorParallelGPT
+from course_lib.techniques.zero.sharded_optimizer import MakeOptimizer
+from course_lib.techniques.zero.zero1 import Zero1
+from course_lib.techniques.zero.zero2 import Zero2
+from course_lib.techniques.zero.zero3 import Zero3
 
 _ZERO = {1: Zero1, 2: Zero2, 3: Zero3}
 

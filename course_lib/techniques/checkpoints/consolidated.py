@@ -16,9 +16,9 @@ from typing import Any
 import torch
 import torch.distributed.checkpoint as dcp
 
-from .checkpoint_pieces import LoadPieces, Piece
-from .sharded_checkpoint import Saved, check_same_model
-from .zero_pieces import (
+from .pieces import LoadPieces, Piece
+from .sharded import Saved, check_same_model
+from .zero_state import (
     Zero,
     groups_of,
     own_parameters,

@@ -8,7 +8,7 @@ the same batches.
 
 torch.utils.data.DistributedSampler makes all parts equally long, by repeating samples or by
 dropping some. Here that is a choice: "keep" lets parts differ by one sample, so that each sample
-counts once (and steps need the agreement of `joining.py`).
+counts once (and steps need the agreement of `uneven_inputs.py`).
 """
 
 import math

@@ -14,7 +14,8 @@ import torch
 from torch import nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from .schedule_text import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD, Op
+from course_lib.techniques.schedules import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD, Op
+
 from .split_backward import SplitBackward
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # (output, target) -> scalar

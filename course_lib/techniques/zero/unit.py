@@ -16,8 +16,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
+from course_lib.techniques.collectives.torch_compat import all_gather_single
+
 from .flat_shards import FlatShards, by_kind
-from .renamed import all_gather_single
 from .zero2 import Bucket
 
 

@@ -17,8 +17,9 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from .pipeline_messages import Message
-from .schedule_text import FORWARD, Op
+from course_lib.techniques.schedules import FORWARD, Op
+
+from .messages import Message
 
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32)
 _MOST_DIMENSIONS = 8

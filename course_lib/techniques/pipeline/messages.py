@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import torch.distributed as dist
 
-from .schedule_rules import needs, num_stages, result_of
-from .schedule_text import FORWARD, Op, Schedule
+from course_lib.techniques.schedules import FORWARD, Op, Schedule, needs, num_stages, result_of
 
 
 class Message(NamedTuple):

@@ -11,33 +11,14 @@ travels forward and the last one back, ranks stand idle: the bubble. With equal 
 
 (p-1)/m, also in use, is the same idle time as a part of the working time.
 
-A row runs from left to right, whenever what an operation needs has arrived (schedule_rules.py).
+A row runs from left to right, whenever what an operation needs has arrived (rules.py).
 Backward passes go through the microbatches in the order of the forward passes, in all schedules, so
 gradients are summed in one order and come out equal to the last bit.
 """
 
 from collections.abc import Iterator
 
-from .schedule_rules import needs, num_microbatches, num_stages, result_of, validate
-from .schedule_text import Op, Schedule, format_schedule, parse_op, parse_schedule
-
-__all__ = [
-    "Op",
-    "Schedule",
-    "format_schedule",
-    "gpipe",
-    "interleaved",
-    "naive",
-    "needs",
-    "num_microbatches",
-    "num_stages",
-    "one_f_one_b",
-    "parse_op",
-    "parse_schedule",
-    "result_of",
-    "validate",
-    "zb_h1",
-]
+from .text import Op, Schedule
 
 
 def naive(p: int) -> Schedule:

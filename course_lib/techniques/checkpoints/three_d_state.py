@@ -15,11 +15,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .checkpoint_pieces import Piece
-from .tensor_parallel.axis import TensorAxis, gather_parts
-from .tensor_parallel.state import shares_of
-from .three_d import ThreeD
-from .zero_pieces import own_parameters, own_state, room_for_state, set_state, split
+from course_lib.techniques.tensor_parallel.axis import TensorAxis, gather_parts
+from course_lib.techniques.tensor_parallel.state import shares_of
+from course_lib.techniques.three_d.training import ThreeD
+
+from .pieces import Piece
+from .zero_state import own_parameters, own_state, room_for_state, set_state, split
 
 State = Mapping[str, torch.Tensor]
 
@@ -80,7 +81,7 @@ def _joined(training: ThreeD) -> dict[str, torch.Tensor]:
 
 
 # ------------------------------------------------------------------------------------------------
-# What zero_pieces does for ZeRO, for an optimizer that nothing is cut of
+# What zero_state does for ZeRO, for an optimizer that nothing is cut of
 # ------------------------------------------------------------------------------------------------
 
 

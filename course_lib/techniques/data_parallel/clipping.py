@@ -11,7 +11,7 @@ exchange anything.
 
 import torch
 
-from .data_parallel import DataParallel
+from .overlapped import DataParallel
 
 
 def clip_gradients(model: DataParallel, max_norm: float) -> torch.Tensor:

@@ -16,8 +16,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
+from .clipping import clip_grad_norm_
 from .flat_shards import FlatShards, present_anywhere
-from .sharded_clipping import clip_grad_norm_
 
 MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 """Gets parameter groups as torch's optimizers take them, and returns the optimizer."""
@@ -161,7 +161,7 @@ class ShardedTraining:
         return self.sharded.clip_grad_norm_(max_norm)
 
     def state_dict(self) -> dict[str, Any]:
-        """This rank's shards; see `sharded_checkpoint` for other world sizes."""
+        """This rank's shards; see `techniques.checkpoints` for other world sizes."""
         return self.sharded.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -1,0 +1,25 @@
+"""Saving state, and loading it at another number of ranks: who saves what, and in which form.
+
+    trained with     saved by                     loaded by            as
+    ZeRO             sharded.save                 sharded.load         pieces, by any N ranks
+    ZeRO             sharded.save                 consolidate          state dicts of one process
+    one process      torch.save                   load_whole           pieces of this rank
+    a mesh           whole_state, train's save    load_whole_state     whole tensors, by any mesh
+    tensor_parallel  sharded_state                load_sharded, merge  parts, in that package
+
+To read in this order:
+
+    pieces            a run of a flattened parameter, as torch.distributed.checkpoint knows it
+    zero_state        which pieces a rank has under ZeRO, by names that depend on nothing else
+    sharded           a checkpoint that each rank writes its part of
+    consolidated      from there to one process, and back
+    three_d_state     the state of a mesh, in the names and shapes of one process
+
+Needs of its neighbours: zero, and for three_d_state also three_d, with what these need.
+"""
+
+from .consolidated import consolidate, load_whole
+from .sharded import load, save
+from .three_d_state import load_whole_state, whole_state
+
+__all__ = ["consolidate", "load", "load_whole", "load_whole_state", "save", "whole_state"]

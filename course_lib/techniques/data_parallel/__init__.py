@@ -1,0 +1,21 @@
+"""Data parallelism: a replica of the model on every rank, each with its own part of the batch.
+
+To read in this order:
+
+    sampler                  which samples are whose
+    buckets                  gradients that travel together
+    overlapped               DataParallel: they travel while backward goes on
+    uneven_inputs            ranks that have more samples than others
+    clipping                 once, after the average
+    distributed_optimizer    Horovod's way to the same end
+
+Needs of its neighbours: collectives (fusion, broadcast).
+"""
+
+from .clipping import clip_gradients
+from .distributed_optimizer import DistributedOptimizer
+from .overlapped import DataParallel
+from .sampler import ShardSampler
+from .uneven_inputs import agree
+
+__all__ = ["DataParallel", "DistributedOptimizer", "ShardSampler", "agree", "clip_gradients"]

@@ -1,0 +1,32 @@
+"""Pipeline parallelism: a run of the layers on every rank, and several microbatches in flight.
+
+To read in this order:
+
+    stages              the model cut into stages of equal cost
+    messages            what travels between stages, and on which groups
+    mailbox             sends and receives under way
+    stage               forward and backward of one stage, microbatch by microbatch
+    executor            Pipeline: runs any schedule
+    replicas            several pipelines side by side
+    tied_weights        one weight on several stages
+    split_backward      the two halves of a backward pass, for zero-bubble schedules
+    weight_stashing     PipeDream: no flush, several versions of the weights
+
+Needs of its neighbours: schedules (which table to run), collectives (broadcast).
+"""
+
+from .executor import Pipeline, stages_of
+from .stage import Stage, StageError
+from .stages import cut, layer_costs, split_by_cost
+from .weight_stashing import PipeDream
+
+__all__ = [
+    "PipeDream",
+    "Pipeline",
+    "Stage",
+    "StageError",
+    "cut",
+    "layer_costs",
+    "split_by_cost",
+    "stages_of",
+]

@@ -1,0 +1,58 @@
+"""Pipeline schedules: who runs what, and when, as plain data. Loads nothing, not even torch.
+
+To read in this order:
+
+    text      what a schedule is, and how it is written down
+    tables    naive, GPipe, 1F1B, interleaved, zero-bubble
+    rules     what makes a schedule right
+
+Needs no neighbour.
+"""
+
+from .rules import (
+    check_complete,
+    check_order,
+    needs,
+    num_microbatches,
+    num_stages,
+    result_of,
+    validate,
+)
+from .tables import gpipe, interleaved, naive, one_f_one_b, zb_h1
+from .text import (
+    BACKWARD,
+    BACKWARD_INPUT,
+    BACKWARD_WEIGHT,
+    FORWARD,
+    KINDS,
+    Op,
+    Schedule,
+    format_schedule,
+    parse_op,
+    parse_schedule,
+)
+
+__all__ = [
+    "BACKWARD",
+    "BACKWARD_INPUT",
+    "BACKWARD_WEIGHT",
+    "FORWARD",
+    "KINDS",
+    "Op",
+    "Schedule",
+    "check_complete",
+    "check_order",
+    "format_schedule",
+    "gpipe",
+    "interleaved",
+    "naive",
+    "needs",
+    "num_microbatches",
+    "num_stages",
+    "one_f_one_b",
+    "parse_op",
+    "parse_schedule",
+    "result_of",
+    "validate",
+    "zb_h1",
+]
