@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.profiler import record_function
 
-from course_lib.techniques.collectives.fusion import pack
+from .collectives.fusion import pack
 
 MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 BUCKET_BYTES = 4 * 2**20
