@@ -54,6 +54,10 @@ class Finding:
 class Exercise:
     """An exercise of a notebook; the learner's function is found by `name`.
 
+    An exercise is a module of `exercises`: its file has the name of the function that is asked, in
+    the folder of the notebook (nb02_ring_all_reduce/ring_all_reduce.py). Nothing else names either.
+
+    module: `__name__` there.
     signature: the arguments, as the learner is to write them: "(tensor, group=None)".
     cases: draws the cases; the same seed draws the same cases.
     on_rank: `on_rank(answer, case)` runs on each rank of `case.world_size`: builds this rank's
@@ -66,9 +70,8 @@ class Exercise:
     timeout: seconds for one case.
     """
 
-    name: str
+    module: str
     signature: str
-    notebook: str
     cases: Callable[[random.Random], list[Case]]
     on_rank: Callable[[Callable, Case], Any]
     judge: Callable[[Case, Observation], Finding | None]
@@ -77,3 +80,14 @@ class Exercise:
     allowed: frozenset[str] | None = None
     points: int = 1
     timeout: float = 20.0
+
+    @property
+    def name(self) -> str:
+        """The function that is asked: "ring_all_reduce"."""
+        return self.module.rpartition(".")[2]
+
+    @property
+    def notebook(self) -> str:
+        """The notebook that asks for it: "02_ring_all_reduce"."""
+        folder = self.module.rpartition(".")[0].rpartition(".")[2]
+        return folder.removeprefix("nb")

@@ -3,6 +3,7 @@
 import functools
 import importlib
 import pkgutil
+from collections.abc import Iterator
 
 from . import exercises
 from .exercise import Exercise
@@ -10,14 +11,24 @@ from .exercise import Exercise
 
 @functools.cache
 def all_exercises() -> dict[str, Exercise]:
-    """Name -> exercise, in the order of the notebooks. `ValueError` for a name used twice."""
+    """Name -> exercise, by notebook and name. `ValueError` for a name used twice.
+
+    The order inside a notebook is that of its cells, and stands there alone.
+    """
     found: dict[str, Exercise] = {}
-    for module in sorted(module.name for module in pkgutil.iter_modules(exercises.__path__)):
-        for exercise in importlib.import_module(f"{exercises.__name__}.{module}").EXERCISES:
-            if exercise.name in found:
-                first = found[exercise.name].notebook
-                raise ValueError(
-                    f"two exercises are called {exercise.name}: in {first} and {exercise.notebook}"
-                )
-            found[exercise.name] = exercise
+    for module in _modules():
+        exercise: Exercise = importlib.import_module(module).EXERCISE
+        if exercise.name in found:
+            first = found[exercise.name].notebook
+            raise ValueError(
+                f"two exercises are called {exercise.name}: in {first} and {exercise.notebook}"
+            )
+        found[exercise.name] = exercise
     return found
+
+
+def _modules() -> Iterator[str]:
+    """Each exercise's module. A leading underscore marks what exercises share."""
+    for folder in pkgutil.walk_packages(exercises.__path__, f"{exercises.__name__}."):
+        if not folder.ispkg and not folder.name.rpartition(".")[2].startswith("_"):
+            yield folder.name

@@ -36,7 +36,7 @@ def test_everything_a_learner_needs_and_nothing_else_is_there(bundle):
     assert {path.stem for path in (bundle / "notebooks").glob("*.ipynb")} == set(lessons)
     assert untouched(bundle) == lessons
     names = [path.name for path in bundle.rglob("*")]
-    assert "zoo" not in names
+    assert not {"solutions", "answers"} & set(names)
     assert "__pycache__" not in names
 
 
@@ -50,12 +50,13 @@ def test_an_answer_that_slips_in_is_found(bundle, tmp_path):
     (answer,) = [cell.source for cell in solution.cells if cell.id == "answer-blame"]
     (tmp_path / "course_lib").mkdir()
     (tmp_path / "course_lib" / "helper.py").write_text(answer)
-    (tmp_path / "solutions").mkdir()
-    (tmp_path / "solutions" / "zoo.txt").write_text("")
+    known = tmp_path / "solutions" / "answers" / "00_ranks" / "blame.py"
+    known.parent.mkdir(parents=True)
+    known.write_text("")
     nbformat.write(solution, tmp_path / "00_ranks.ipynb")
     found = list(leaks_of(tmp_path, course))
     assert "course_lib/helper.py shows the answer of blame" in found
-    assert "solutions/zoo.txt is none of a learner's business" in found
+    assert "solutions/answers/00_ranks/blame.py is none of a learner's business" in found
     assert any(leak.startswith("00_ranks.ipynb: ") for leak in found)
 
 

@@ -26,7 +26,7 @@ def guide(root) -> str:
 @pytest.fixture
 def module():
     """A module to run code in, whose functions go to ranks by value."""
-    made = types.ModuleType("taught")
+    made = types.ModuleType("nb00_ranks.neighbour_sum")
     sys.modules[made.__name__] = made
     cloudpickle.register_pickle_by_value(made)
     yield made
@@ -37,7 +37,7 @@ def module():
 def test_the_worked_example_is_an_exercise(guide, module, tmp_path):
     exercise_text, cells = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     exec(exercise_text, vars(module))
-    exercise = module.NEIGHBOUR_SUM
+    exercise = module.EXERCISE
     source = tmp_path / "01_taught.py"
     source.write_text(cells)
     lesson = read_lesson(source)

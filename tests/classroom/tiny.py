@@ -113,9 +113,8 @@ def _exchanged(case: Case, observation: Observation) -> Finding | None:
 
 def _exercise(name: str, signature: str, cases, on_rank, judge, points: int) -> Exercise:
     return Exercise(
-        name=name,
+        module=f"nb01_tiny.{name}",
         signature=signature,
-        notebook="01_tiny",
         cases=cases,
         on_rank=on_rank,
         judge=judge,

@@ -1,1 +1,5 @@
-"""The exercises, one module or package for each notebook; each exports `EXERCISES`."""
+"""The exercises: a folder for each notebook, and in it a file for each exercise.
+
+A file has the name of the function that it checks, and defines `EXERCISE`; it is found by itself.
+What several exercises share is in files that begin with an underscore.
+"""

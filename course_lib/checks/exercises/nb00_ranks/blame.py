@@ -18,6 +18,7 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 Waits = dict[int, int | None]
 
+
 _ENDLESS = (
     "some of these ranks wait in a circle, and whoever follows its arrows never arrives: stop at a "
     "rank that you have been to"
@@ -110,10 +111,9 @@ def _shown(got: object) -> str:
     return f"{list(got)}" if isinstance(got, list | tuple) else kind_of(got)
 
 
-BLAME = Exercise(
-    name="blame",
+EXERCISE = Exercise(
+    module=__name__,
     signature="(waits)",
-    notebook="00_ranks",
     cases=_cases,
     on_rank=_on_rank,
     judge=_judge,

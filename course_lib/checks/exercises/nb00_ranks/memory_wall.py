@@ -122,10 +122,10 @@ def _unit(got: float, want: int) -> str:
 
 _CAUSES = {"hold": _hold_cause, "train": _train_cause, "devices": _devices_cause}
 
-MEMORY_WALL = Exercise(
-    name="memory_wall",
+
+EXERCISE = Exercise(
+    module=__name__,
     signature="(parameters, device_bytes)",
-    notebook="00_ranks",
     cases=_cases,
     on_rank=_on_rank,
     judge=_judge,

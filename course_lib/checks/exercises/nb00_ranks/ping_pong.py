@@ -22,6 +22,8 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 _SPECTATORS = (
     "rank 2 and above do not play: a test of the kind `if rank == 0: ... else: ...` lets them in"
 )
+
+
 _NOTHING_YET = -999  # in the ball of a rank that has not received anything
 
 
@@ -107,10 +109,9 @@ def _cause(got: list, rank: int, start: int, evens: list[int], odds: list[int]) 
     return "each player adds 1 before it sends: rank 0 receives start + 2, start + 4, ..."
 
 
-PING_PONG = Exercise(
-    name="ping_pong",
+EXERCISE = Exercise(
+    module=__name__,
     signature="(ball, rounds)",
-    notebook="00_ranks",
     cases=_cases,
     on_rank=_on_rank,
     judge=_judge,

@@ -59,10 +59,9 @@ def _equal(one: Any, other: Any) -> bool:
     return isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.equal(other)
 
 
-RANK_TENSOR = Exercise(
-    name="rank_tensor",
+EXERCISE = Exercise(
+    module=__name__,
     signature="(size)",
-    notebook="00_ranks",
     cases=_cases,
     on_rank=_on_rank,
     judge=_judge,

@@ -21,7 +21,7 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse
 from course_lib.checks.numbers import close, number
 
-from .networks import (
+from ._networks import (
     FROZEN,
     TIED,
     Gradients,
@@ -35,8 +35,14 @@ from .networks import (
 )
 
 _ROWS = 2  # of a microbatch
+
+
 _SPAN = "check: accumulate"
+
+
 _CLOSE = 1e-4  # torch's own clipping adds 1e-6 to the norm
+
+
 _LARGE = 1e6
 
 
@@ -111,9 +117,6 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         "returned": plain(returned),
         "gradients": {name: plain(p.grad) for name, p in model.named_parameters()},
     }
-
-
-# ---------------------------------------------------------------------------------------------
 
 
 def norm_of(by_name: Gradients) -> float:
@@ -228,10 +231,9 @@ def _bytes(case: Case, observation: Observation) -> Finding | None:
     return None
 
 
-ACCUMULATE = Exercise(
-    name="accumulate",
+EXERCISE = Exercise(
+    module=__name__,
     signature="(ddp, loss, microbatches, max_norm)",
-    notebook="03_data_parallel",
     cases=_cases,
     on_rank=_on_rank,
     judge=_judge,

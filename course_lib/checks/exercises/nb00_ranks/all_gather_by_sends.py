@@ -1,0 +1,150 @@
+"""From all to all, by messages.
+
+all_gather_by_sends(tensor) -> list of tensors
+    Entry i is rank i's tensor; the same list on every rank. Each rank sends n-1 tensors of its
+    size and receives n-1, so that no rank carries more than another.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from course_lib.checks import gates
+from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.glimpse import glimpse
+
+from ._moving import (
+    ALONE,
+    drawn,
+    legible,
+    moved_wrongly,
+    nbytes,
+    received_once,
+)
+
+
+@dataclass(frozen=True)
+class _Gathered:
+    """What a rank returned, what its own tensor holds then, and two entries in one memory."""
+
+    returned: Any
+    argument: torch.Tensor
+    twins: tuple[int, int] | None
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    return [
+        legible(3, 3),
+        legible(2, 4),
+        drawn(rng, 4, (2, 3)),
+        drawn(rng, 1, 4, clue=ALONE),
+        drawn(rng, 5, 7, torch.float64),
+        drawn(rng, 3, (), torch.int64),
+    ]
+
+
+def _on_rank(answer: Callable, case: Case) -> _Gathered:
+    tensor = case.data["inputs"][dist.get_rank()].clone()
+    returned = answer(tensor)
+    return _Gathered(plain(returned), plain(tensor), _twins(returned))
+
+
+def _twins(returned: Any) -> tuple[int, int] | None:
+    if not isinstance(returned, list | tuple):
+        return None
+    places: dict[int, int] = {}
+    for index, entry in enumerate(returned):
+        if isinstance(entry, torch.Tensor):
+            first = places.setdefault(entry.data_ptr(), index)
+            if first != index:
+                return first, index
+    return None
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    for rank, answered in enumerate(observation.values):
+        if finding := _wrong_list(answered, rank, case):
+            return finding
+    rule = "each rank sends its tensor to n-1 others, and receives the n-1 of the others"
+    total = (case.world_size - 1) * nbytes(case)
+    for rank in range(case.world_size):
+        finding = gates.sent(
+            observation, rank, total, total, rule, "Does everything go through this rank?"
+        ) or received_once(
+            rank, case.world_size - 1, rule, "Does a tensor arrive twice?", observation, case
+        )
+        if finding:
+            return finding
+    return None
+
+
+def _wrong_list(answered: _Gathered, rank: int, case: Case) -> Finding | None:
+    n, got = case.world_size, answered.returned
+    expected = f"a list of {n} tensor{'s' * (n > 1)}"
+    if not isinstance(got, list | tuple):
+        kind = kind_of(got)
+        likely = f"a list of tensors is asked, one from each rank, and you returned {kind}"
+        return Finding(likely, rank, expected=expected, got=kind)
+    if len(got) != n:
+        own = case.data["inputs"][rank]
+        left_out = len(got) == n - 1 and not any(_same(entry, own) for entry in got)
+        likely = "the list has one entry for each rank"
+        likely += ", this rank's own tensor included" if left_out else ""
+        return Finding(likely, rank, expected=expected, got=f"{len(got)} entries")
+    if answered.twins:
+        one, two = answered.twins
+        return Finding(
+            f"entries {one} and {two} are one and the same tensor, so the last message overwrites "
+            "the earlier ones: make a new tensor for each rank, torch.empty_like(tensor)",
+            rank,
+            expected=expected,
+            got=f"the same memory twice, holding {glimpse(got[two])}",
+        )
+    for source, entry in enumerate(got):
+        if finding := moved_wrongly(entry, source, rank, case):
+            likely = f"entry {source} of the list is not rank {source}'s tensor: {finding.likely}"
+            return Finding(likely, rank, finding.input, finding.expected, finding.got)
+    if not torch.equal(answered.argument, case.data["inputs"][rank]):
+        return Finding(
+            "the list is right, but the tensor that was passed in has changed",
+            rank,
+            expected=f"still {glimpse(case.data['inputs'][rank])}",
+            got=glimpse(answered.argument),
+        )
+    return None
+
+
+def _same(entry: Any, tensor: torch.Tensor) -> bool:
+    return isinstance(entry, torch.Tensor) and torch.equal(entry, tensor)
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(tensor)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        Every rank has something that all others need. You already have a function that brings one
+        rank's tensor to all others.
+        """,
+        """
+        n broadcasts, one after the other, each with another root; all ranks go through the roots
+        in the same order. The tensor to broadcast is, on the root, its own; elsewhere a new, empty
+        one. (If you prefer isend: begin all sends, do all receives, then wait for the sends.)
+        """,
+        """
+        pieces = a list of n tensors: a clone of tensor at this rank's own place, a
+        torch.empty_like(tensor) at every other. Then for each root in range(n):
+        broadcast_by_sends(pieces[root], root). Return pieces.
+        """,
+    ),
+    passed="every rank sends n-1 tensors and receives n-1",
+    allowed=gates.POINT_TO_POINT,
+)

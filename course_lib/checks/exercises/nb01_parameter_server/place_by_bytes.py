@@ -1,0 +1,138 @@
+"""Which server owns which parameters: even pieces of all bytes.
+
+place_by_bytes(sizes, servers) -> for each server its pieces (tensor, start, stop), in order
+    sizes[t] is the number of elements of tensor t, all of one dtype. Every element has one owner,
+    and no server owns more than one element more than another.
+"""
+
+import random
+from typing import Any
+
+from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+
+# place_by_bytes
+
+
+def _byte_cases(rng: random.Random) -> list[Case]:
+    drawn = [rng.randint(1, 60) for _ in range(rng.randint(5, 9))]
+    huge = [rng.randint(1, 9), 10_000 + rng.randint(0, 99), rng.randint(1, 9), 64]
+    rng.shuffle(huge)
+    return [
+        _sizes([3, 3], 2),
+        _sizes([10, 2, 3], 3),
+        _sizes([7], 3),
+        _sizes(drawn, 4),
+        _sizes(huge, 5),
+        _sizes([1, 1, 1], 1),
+        _sizes([2, 1], 4),
+    ]
+
+
+def _sizes(sizes: list[int], servers: int) -> Case:
+    label = f"tensors of {', '.join(map(str, sizes))} elements on {servers} server"
+    return Case(1, label + "s" * (servers > 1), {"sizes": sizes, "servers": servers})
+
+
+def _byte_on_rank(answer: Any, case: Case) -> Any:
+    return plain(answer(list(case.data["sizes"]), case.data["servers"]))
+
+
+def _judge_bytes(case: Case, observation: Observation) -> Finding | None:
+    sizes, servers, placed = case.data["sizes"], case.data["servers"], observation.values[0]
+    lists = list | tuple
+    if not isinstance(placed, lists) or not all(isinstance(pieces, lists) for pieces in placed):
+        return Finding("a list of lists is asked, one for every server", got=kind_of(placed))
+    if len(placed) != servers:
+        return Finding(
+            "a list of pieces for every server is asked, an empty one too",
+            expected=f"{servers} lists",
+            got=f"{len(placed)} lists",
+        )
+    owned = {tensor: [0] * size for tensor, size in enumerate(sizes)}
+    for pieces in placed:
+        for piece in pieces:
+            if not _is_piece(piece):
+                return Finding("a piece is (tensor, start, stop), whole numbers", got=f"{piece}")
+            tensor, start, stop = piece
+            if tensor not in owned or not 0 <= start <= stop <= sizes[tensor]:
+                return Finding(
+                    "start and stop count within one tensor",
+                    expected=f"0 to {sizes[tensor]}"
+                    if tensor in owned
+                    else f"{len(sizes)} tensors",
+                    got=f"{piece}",
+                )
+            for element in range(start, stop):
+                owned[tensor][element] += 1
+    for tensor, counts in owned.items():
+        for element, count in enumerate(counts):
+            if count != 1:
+                likely = "nobody owns some elements" if count == 0 else "some have two owners"
+                return Finding(
+                    likely,
+                    expected="every element with one owner",
+                    got=f"element {element} of tensor {tensor} has {count}",
+                )
+    loads = [sum(stop - start for _, start, stop in pieces) for pieces in placed]
+    if max(loads) - min(loads) > 1:
+        likely = "the loads are not even: lay all tensors end to end and cut that line"
+        whole = all(stop - start == sizes[t] for pieces in placed for t, start, stop in pieces)
+        if whole:
+            likely = (
+                "only whole tensors are dealt out, and one of them is more than a server's share: "
+                "cut through tensors"
+            )
+        elif len(set(loads[:-1])) == 1 and loads[-1] - loads[0] == sum(sizes) % servers:
+            likely = (
+                "the remainder of the division lands on one server: it is to be spread, one "
+                "element each"
+            )
+        elif max(loads) - min(loads) <= len(sizes):
+            likely = (
+                "each tensor is cut for itself, and the remainders add up: lay all tensors end to "
+                "end and cut that line"
+            )
+        return Finding(
+            likely, expected="loads that differ by 1 at most", got=f"elements by server: {loads}"
+        )
+    for server, pieces in enumerate(placed):
+        if len(pieces) > len(sizes) or list(map(tuple, pieces)) != sorted(map(tuple, pieces)):
+            return Finding(
+                "the loads are even, but these are not ranges in order: with one piece a tensor, "
+                "in ascending order, a server gets by with few keys",
+                got=f"server {server}: {pieces[:6]}",
+            )
+    return None
+
+
+def _is_piece(piece: Any) -> bool:
+    numbers = piece if isinstance(piece, list | tuple) else ()
+    return len(numbers) == 3 and all(type(number) is int for number in numbers)
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(sizes, servers)",
+    cases=_byte_cases,
+    on_rank=_byte_on_rank,
+    judge=_judge_bytes,
+    hints=(
+        """
+        Forget the tensors at first: lay all elements end to end, and cut that line into `servers`
+        pieces. Then see which part of which tensor each piece covers.
+        """,
+        """
+        Server s gets the elements from total * s // servers to total * (s + 1) // servers of the
+        line. Tensor t lies from the sum of the sizes before it to that plus sizes[t]. Where the two
+        overlap is a piece.
+        """,
+        """
+        For each server low, high as above; for each tensor with its offset: start = max(low,
+        offset) - offset, stop = min(high, offset + size) - offset; if start < stop append
+        (t, start, stop).
+        """,
+    ),
+    passed="even to the element, however huge one tensor is",
+    allowed=frozenset(),
+)

@@ -1,0 +1,139 @@
+"""Which server owns which parameters: consistent hashing.
+
+ring_owners(keys, servers, points, place) -> the owner of each key
+    place(text) gives a whole number from 0 to 2^64 - 1. Server s stands at place(f"{s}/{i}") for i
+    in range(points), a key at place(key). It belongs to the first server at its place or above;
+    above the last one the ring starts again.
+"""
+
+import hashlib
+import random
+from bisect import bisect_left
+from typing import Any
+
+from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+
+# ring_owners
+
+
+def _by_hand(text: str) -> int:
+    """Places that can be followed on paper."""
+    places = {"0/0": 10, "1/0": 40, "0/1": 60, "1/1": 90, "2/0": 50, "2/1": 5}
+    return {**places, "a": 10, "b": 11, "c": 95, "d": 45, "e": 60, "f": 3, "g": 75}[text]
+
+
+def hashed(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def _ring_cases(rng: random.Random) -> list[Case]:
+    keys = [f"key {rng.getrandbits(32)}" for _ in range(200)]
+    return [
+        _ring(list("abcdefg"), 2, 2, "by hand"),
+        _ring(list("gfedcba"), 3, 2, "by hand"),
+        _ring(keys, 5, 20, "hashed"),
+        _ring(keys[:30], 1, 3, "hashed"),
+        _ring(keys, rng.randint(3, 9), 64, "hashed"),
+    ]
+
+
+def _ring(keys: list[str], servers: int, points: int, how: str) -> Case:
+    many = f"{servers} server{'s' * (servers > 1)}"
+    label = f"{len(keys)} keys, {many} with {points} points each, places {how}"
+    return Case(1, label, {"keys": keys, "servers": servers, "points": points, "how": how})
+
+
+def _ring_on_rank(answer: Any, case: Case) -> Any:
+    data = case.data
+    place = _by_hand if data["how"] == "by hand" else hashed
+    return plain(answer(list(data["keys"]), data["servers"], data["points"], place))
+
+
+def reference(data: dict[str, Any], points: int, after: bool = True) -> list[int]:
+    """The owners; with after=False those of the server below instead of above."""
+    place = _by_hand if data["how"] == "by hand" else hashed
+    ring = sorted((place(f"{s}/{i}"), s) for s in range(data["servers"]) for i in range(points))
+    places = [at for at, _ in ring]
+    step = 0 if after else -1
+    return [ring[(bisect_left(places, place(k)) + step) % len(ring)][1] for k in data["keys"]]
+
+
+def _judge_ring(case: Case, observation: Observation) -> Finding | None:
+    data, got = case.data, observation.values[0]
+    want = reference(data, data["points"])
+    numbers = isinstance(got, list | tuple) and all(type(owner) is int for owner in got)
+    if not numbers or len(got) != len(want):
+        return Finding(
+            "a list with the number of a server for every key is asked",
+            expected=f"{len(want)} numbers from 0 to {data['servers'] - 1}",
+            got=f"{len(got)} numbers" if numbers else kind_of(got),
+        )
+    if (got := list(got)) == want:
+        return None
+    place = _by_hand if data["how"] == "by hand" else hashed
+    wrong = next(i for i, pair in enumerate(zip(got, want, strict=True)) if pair[0] != pair[1])
+    key = data["keys"][wrong]
+    return Finding(
+        _ring_cause(data, got, want, place),
+        input=_ring_shown(data, place) if data["how"] == "by hand" else "",
+        expected=f"{key!r} at {place(key)} belongs to server {want[wrong]}",
+        got=f"server {got[wrong]}",
+    )
+
+
+def _ring_cause(data: dict, got: list[int], want: list[int], place: Any) -> str:
+    top = max(place(f"{s}/{i}") for s in range(data["servers"]) for i in range(data["points"]))
+    wrong = [k for k, a, b in zip(data["keys"], got, want, strict=True) if a != b]
+    exact = {place(f"{s}/{i}") for s in range(data["servers"]) for i in range(data["points"])}
+    if got == reference(data, 1):
+        return "only one point of each server is on the ring: use all of them"
+    if got == reference(data, data["points"], after=False):
+        return "a key belongs to the next point above it, and this is the one below"
+    if got == [place(k) % data["servers"] for k in data["keys"]]:
+        return (
+            "this is the place modulo the number of servers: with one server more nearly every key "
+            "would move"
+        )
+    if all(place(k) > top for k in wrong):
+        return "above the last point the ring starts again, with its very first point"
+    if all(place(k) in exact for k in wrong):
+        return "a key that lies exactly on a point belongs to that point"
+    if got == _nearest(data, place):
+        return "this is the nearest point; the next one above is asked, however far"
+    return "sort the points by their places, and find for every key the first one not below it"
+
+
+def _nearest(data: dict, place: Any) -> list[int]:
+    ring = [(place(f"{s}/{i}"), s) for s in range(data["servers"]) for i in range(data["points"])]
+    return [min(ring, key=lambda point: abs(point[0] - place(k)))[1] for k in data["keys"]]
+
+
+def _ring_shown(data: dict, place: Any) -> str:
+    ring = [(place(f"{s}/{i}"), s) for s in range(data["servers"]) for i in range(data["points"])]
+    return "points " + ", ".join(f"{at}: server {server}" for at, server in sorted(ring))
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(keys, servers, points, place)",
+    cases=_ring_cases,
+    on_rank=_ring_on_rank,
+    judge=_judge_ring,
+    hints=(
+        """
+        Make one sorted list of (place, server) with all points of all servers. For a key: which is
+        the first entry whose place is not below the key's?
+        """,
+        """
+        bisect.bisect_left(places, place(key)) gives its index in the sorted list of places. For a
+        key above all of them that is len(places), which has to become 0.
+        """,
+        """
+        ring = sorted((place(f"{s}/{i}"), s) for s in range(servers) for i in range(points)); places
+        = [p for p, _ in ring]; the owner is ring[bisect_left(places, place(key)) % len(ring)][1].
+        """,
+    ),
+    passed="a key goes to the next server up the ring, and the ring has no end",
+    allowed=frozenset(),
+)

@@ -1,0 +1,222 @@
+"""Gradients averaged while backward still runs: the core of Horovod's DistributedOptimizer.
+
+average_gradients_by_hooks(model) -> synchronize
+    Called once on every rank, before training. It makes the ranks equal (rank 0's parameters
+    and buffers), and hangs a hook on every trainable parameter that starts an asynchronous
+    all-reduce of its gradient as soon as that is ready. synchronize(), called after each
+    backward, waits for them and leaves the average over the ranks in every .grad. Frozen
+    parameters are left alone, one that got no gradient keeps None, a shared one is reduced once.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.profiler import record_function
+
+from course_lib.checks import compare, reference
+from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+
+from ._big_batch import (
+    BACKWARD,
+    BATCH,
+    BUFFER,
+    FROZEN,
+    STEPS,
+    TIED,
+    UNUSED,
+    Net,
+    big_batch_gradients,
+    descend,
+)
+from ._overlap import overlap
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    return [
+        _case(rng, 2, [], equal_start=True),
+        _case(rng, 3, [BUFFER]),
+        _case(
+            rng,
+            2,
+            [FROZEN, UNUSED],
+            clue="a frozen parameter cannot have a hook, and an unused one ends with .grad = None",
+        ),
+        _case(rng, 2, [TIED]),
+        _case(rng, 1, [FROZEN]),
+        _case(rng, 4, [FROZEN, UNUSED, TIED, BUFFER]),
+    ]
+
+
+def _case(
+    rng: random.Random,
+    world_size: int,
+    options: list[str],
+    *,
+    equal_start: bool = False,
+    clue: str = "",
+) -> Case:
+    generator = torch.Generator().manual_seed(rng.getrandbits(63))
+    template = Net(options).state_dict()
+    states = []
+    for _ in range(world_size):
+        state = {
+            name: torch.randn(t.shape, generator=generator) / 2 for name, t in template.items()
+        }
+        if TIED in options:
+            state["again.weight"] = state["middle.weight"]
+        states.append(state)
+    if equal_start:
+        states = states[:1] * world_size
+    data = {
+        "options": options,
+        "states": states,
+        "x": torch.randn(STEPS, world_size, BATCH, 4, generator=generator),
+        "y": torch.randn(STEPS, world_size, BATCH, 2, generator=generator),
+    }
+    start = "that start equal" if equal_start else "that start unequal"
+    ranks = f"{world_size} ranks {start}" if world_size > 1 else "1 rank"
+    traits = {FROZEN: "a frozen parameter", UNUSED: "an unused layer"}
+    traits |= {TIED: "a weight shared by two layers", BUFFER: "a buffer"}
+    having = f", with {', '.join(traits[option] for option in options)}" if options else ""
+    return Case(world_size, f"{STEPS} steps of a small network on {ranks}{having}", data, clue)
+
+
+def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
+    rank, data = dist.get_rank(), case.data
+    model = Net(data["options"])
+    model.load_state_dict(data["states"][rank])
+    synchronize = answer(model)
+    if not callable(synchronize):
+        return {"synchronize": plain(synchronize)}
+    started = plain(dict(model.state_dict()))
+    half_way: list[float] = []
+    model.first.register_forward_hook(lambda _, __, h: _note_arrival(h, half_way))
+    gradients = []
+    for x, y in zip(data["x"], data["y"], strict=True):
+        loss = nn.functional.mse_loss(model(x[rank]), y[rank])
+        with record_function(BACKWARD):
+            loss.backward()
+        synchronize()
+        gradients.append({name: plain(p.grad) for name, p in model.named_parameters()})
+        descend(model)
+        model.zero_grad()
+    return {"started": started, "gradients": gradients, "half_way": half_way}
+
+
+def _note_arrival(output: torch.Tensor, times: list[float]) -> None:
+    """Put down when backward comes to this output, before the gradients of its layer exist."""
+    output.register_hook(lambda _: times.append(time.monotonic()))
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    return (
+        _form(case, observation)
+        or _start(case, observation)
+        or _gradients(case, observation)
+        or overlap(case, observation)
+    )
+
+
+def _form(case: Case, observation: Observation) -> Finding | None:
+    for rank, seen in enumerate(observation.values):
+        if "synchronize" in seen:
+            kind = kind_of(seen["synchronize"])
+            return Finding(
+                f"your function returned {kind}: return the function synchronize itself, without "
+                "calling it",
+                rank,
+                expected="a function",
+                got=kind,
+            )
+    return None
+
+
+def _start(case: Case, observation: Observation) -> Finding | None:
+    """All ranks begin with rank 0's parameters and buffers."""
+    for rank, seen in enumerate(observation.values):
+        for name, tensor in case.data["states"][0].items():
+            kind = "buffer" if name == "scale" else "parameter"
+            finding = compare.mismatch(
+                seen["started"][name],
+                reference.moved(tensor),
+                rank,
+                {f"the rank's own {kind}": case.data["states"][rank][name]},
+            )
+            if finding:
+                return replace(
+                    finding,
+                    likely=f"before the first step {kind} {name!r} is not rank 0's "
+                    f"({finding.likely}): broadcast parameters and buffers from rank 0",
+                )
+    return None
+
+
+def _gradients(case: Case, observation: Observation) -> Finding | None:
+    """Every gradient of every step is that of the whole batch in one process."""
+    for step, expected in enumerate(big_batch_gradients(case)):
+        for rank, seen in enumerate(observation.values):
+            got = seen["gradients"][step]
+            for name, want in expected.items():
+                if finding := _gradient(got[name], want, rank):
+                    title = f"step {step}, gradient of {name!r}"
+                    return replace(finding, likely=f"{title}: {finding.likely}")
+    held = [seen["gradients"] for seen in observation.values]
+    for step in range(STEPS):
+        for name, tensor in held[0][step].items():
+            if tensor is not None and (
+                finding := compare.ranks_differ({r: held[r][step][name] for r in range(len(held))})
+            ):
+                return finding
+    return None
+
+
+def _gradient(got: Any, want: reference.Reference | None, rank: int) -> Finding | None:
+    if want is None:
+        likely = "this parameter takes no part in the loss, so its .grad is to stay None"
+        return None if got is None else Finding(likely, rank)
+    if got is None:
+        return Finding("it is gone: synchronize must leave the average in .grad", rank, got="None")
+    finding = compare.mismatch(got, want, rank)
+    if finding and ((got.double() - want.parts[rank]).abs() <= want.tolerance).all():
+        return replace(finding, likely="this is the rank's own gradient, which nobody averaged")
+    return finding
+
+
+#
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(model)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        Three parts: broadcast what the ranks must share at the start; register a hook on each
+        trainable parameter; define synchronize inside the function, so that it sees the handles
+        which the hooks put into a list, and return it.
+        """,
+        """
+        p.register_post_accumulate_grad_hook(hook) calls hook(p) when p.grad is ready: its
+        argument is the parameter, not the gradient. With async_op=True, dist.all_reduce returns
+        a handle at once. Only a parameter with requires_grad can have a hook;
+        model.parameters() lists a shared one only once.
+        """,
+        """
+        The hook appends (handle, p) to a list. synchronize waits for each handle, then divides
+        p.grad by the world size, and clears the list for the next step. Before all that,
+        broadcast every one of model.parameters() and model.buffers() from rank 0, by its .data.
+        """,
+    ),
+    passed="gradients as in one big batch, each on its way before backward has ended",
+    allowed=frozenset({"broadcast", "all_reduce"}),
+    points=2,
+)

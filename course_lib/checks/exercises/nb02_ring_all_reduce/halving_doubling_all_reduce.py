@@ -1,0 +1,94 @@
+"""All-reduce by recursive halving and doubling (Rabenseifner; Thakur et al. 2005).
+
+halving_doubling_all_reduce(tensor, group=None) -> tensor
+    Sums `tensor` over a group of n = 2^k ranks, in place, any size: halves are exchanged with
+    rank r XOR n/2, then quarters with r XOR n/4, and so on; then the same way back. 2 log2(n)
+    messages a rank, and the bytes of the ring. The order of the distances is free.
+"""
+
+import random
+
+import torch
+
+from course_lib.checks import gates
+from course_lib.checks.answers import call_with_own_tensor
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+
+from ._support import (
+    all_reduce_elements,
+    drawn,
+    in_group,
+    in_place,
+    legible,
+    own_inputs,
+    uneven,
+)
+
+
+def _halving_doubling_cases(rng: random.Random) -> list[Case]:
+    return [
+        legible(4, 8),
+        drawn(rng, 2, 6),
+        drawn(rng, 8, 64, torch.float64),
+        drawn(rng, 1, 5, clue="log2(1) = 0: one rank exchanges nothing"),
+        drawn(rng, 4, 10, clue=uneven(10, 4)),
+        drawn(rng, 4, 1, torch.int64, clue=uneven(1, 4)),
+        drawn(rng, 8, 1003, torch.bfloat16, clue=uneven(1003, 8)),
+        in_group(rng, 5, (0, 1, 3, 4), 12),
+    ]
+
+
+def _judge_halving_doubling(case: Case, observation: Observation) -> Finding | None:
+    if finding := in_place(case, observation):
+        return finding
+    members = list(own_inputs(case))
+    n, size = len(members), case.data["inputs"][0].element_size()
+    least, most = all_reduce_elements(case)
+    rounds = n.bit_length() - 1
+    for me, rank in enumerate(members):
+        partners = {members[me ^ 2**k] for k in range(rounds)}
+        rule = "halving, then doubling, sends 2(n-1)/n of the (padded) tensor in all"
+        more = "Halve what you exchange in each round"
+        finding = gates.sent(observation, rank, least * size, most * size, rule, more)
+        if not finding and case.data["inputs"][0].numel() >= n:
+            count = f"log2(n) exchanges halve and log2(n) double, here {rounds} and {rounds}"
+            finding = gates.messages(observation, rank, 2 * rounds, count)
+        finding = finding or gates.peers(
+            observation, rank, partners, "the partners of rank r are r XOR 1, 2, 4, ..."
+        )
+        if finding:
+            return finding
+    return None
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(tensor, group=None)",
+    cases=_halving_doubling_cases,
+    on_rank=call_with_own_tensor,
+    judge=_judge_halving_doubling,
+    hints=(
+        """
+        Keep a range [low, high) of the padded tensor that you answer for. Each round of the
+        first phase halves it: you and your partner split it, each sends the other the half that
+        it gives up, and adds what arrives to the half that it keeps. The second phase runs the
+        rounds backwards, without adding.
+        """,
+        """
+        The distance d goes n/2, n/4, ..., 1, and the partner is rank ^ d. Of the two, the rank
+        whose bit is not set (rank & d == 0) keeps the lower half. Both send and receive in
+        every round, so start the send with isend. Remember the ranges that you gave up: on the
+        way back they return filled.
+        """,
+        """
+        Halving, in each round: split the range at its middle; isend the half you give up; recv
+        into a scratch tensor of half the size; wait; add it to the half you keep; append the
+        half you gave up to a list. Doubling, for the same distances backwards: isend the range
+        you hold; recv into the range popped from the list; wait; the two together are the range
+        you hold now.
+        """,
+    ),
+    passed="2 log2(n) messages a rank, and no byte more than the ring",
+    allowed=gates.POINT_TO_POINT,
+    points=2,
+)

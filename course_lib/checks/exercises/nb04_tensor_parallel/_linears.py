@@ -1,0 +1,22 @@
+"""What the exercises column_linear and row_linear share."""
+
+import random
+
+from course_lib.checks.exercise import Case
+
+from ._support import (
+    normal,
+)
+
+
+def linear_cases(rng: random.Random) -> list[Case]:
+    sizes = [(2, 3, 4, 6), (3, 1, 9, 6), (4, 5, 8, 12), (1, 2, 3, 5)]
+    cases = []
+    for ranks, batch, inputs, outputs in sizes:
+        x, weight, bias, weights = normal(
+            rng, (batch, inputs), (outputs, inputs), (outputs,), (batch, outputs)
+        )
+        label = f"a {inputs} x {outputs} matrix over {ranks} rank{'s' * (ranks > 1)}"
+        data = {"x": x, "weight": weight, "bias": bias, "weights": weights}
+        cases.append(Case(ranks, label, data))
+    return cases

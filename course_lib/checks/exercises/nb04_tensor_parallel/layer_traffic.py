@@ -1,0 +1,85 @@
+"""What a layer costs in traffic.
+
+layer_traffic(b, s, h, t, element_size) -> bytes that each rank sends in one layer
+    Forward and backward of attention and MLP, tensor parallel over t ranks: four all-reduces of
+    b s h elements, each by a ring.
+"""
+
+import random
+from typing import Any
+
+from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.numbers import close, number
+
+_EXACT = 1e-9
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    sizes = [(2, 6, 12, 3, 4), (1, 2048, 12288, 8, 2), (4, 10, 8, 1, 4)]
+    sizes += [
+        (rng.randint(1, 16), 128 * rng.randint(1, 32), 64 * t * rng.randint(1, 16), t, e)
+        for t, e in ((2, 4), (5, 2), (6, 8))
+    ]
+    return [
+        Case(1, f"b = {b}, s = {s}, h = {h}, t = {t}, {e} bytes an element", {"size": size})
+        for size in sizes
+        for b, s, h, t, e in [size]
+    ]
+
+
+def _on_rank(answer: Any, case: Case) -> Any:
+    return plain(answer(*case.data["size"]))
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    b, s, h, t, e = case.data["size"]
+    got, want = number(observation.values[0]), 8 * b * s * h * (t - 1) / t * e
+    if got is None:
+        kind = kind_of(observation.values[0])
+        return Finding(f"one number is asked: this is {kind}", got=kind)
+    if close(got, want, _EXACT):
+        return None
+    causes = [
+        (0, "t > 1 ranks do send something"),
+        (want / e, "these are elements: each has `element_size` bytes"),
+        (want / 2, "this is half of it: count forward and backward, attention and MLP"),
+        (want / 4, "this is one all-reduce: a layer has two forward and two backward"),
+        (
+            4 * b * s * h * e,
+            "four tensors: an all-reduce by a ring sends 2(t-1)/t of its tensor from each rank",
+        ),
+        (8 * b * s * h * e, "(t-1)/t is missing: nobody sends to itself, and t = 1 sends nothing"),
+        (want * t, "this is what all ranks send together: asked is what each one sends"),
+        (want / t, "every rank's summand has the size of the whole output, not 1/t of it"),
+    ]
+    likely = next((cause for value, cause in causes if close(got, value, _EXACT)), "")
+    return Finding(
+        likely or "count the all-reduces of a layer, and what a ring sends for one of them",
+        expected=f"{want:.0f} bytes",
+        got=f"{got:.0f} bytes",
+    )
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(b, s, h, t, element_size)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        How many all-reduces has a layer, forward and backward? What is the shape of the tensor
+        that each of them adds up? And what does a rank send in a ring all-reduce of N bytes?
+        """,
+        """
+        Two forward (g after attention, g after the MLP) and two backward (f before each). Each is
+        over a tensor of b s h elements, and a ring sends 2(t-1)/t of it from every rank.
+        """,
+        """
+        return 4 * 2 * (t - 1) / t * b * s * h * element_size.
+        """,
+    ),
+    passed="8bsh(t-1)/t elements a layer, however many weights the layer has",
+    allowed=frozenset(),
+)

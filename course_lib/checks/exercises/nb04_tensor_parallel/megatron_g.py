@@ -1,0 +1,73 @@
+"""g of Megatron-LM: an operator that says itself what happens backward.
+
+megatron_g(x) -> the sum of x over the ranks; backward passes the gradient on as it is
+
+It leaves its argument, and the gradient it is handed, as they are: others hold them too.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+
+from ._conjugates import conjugate_cases
+from ._support import (
+    ALL_REDUCE,
+    BACKWARD,
+    FORWARD,
+    Exact,
+    layer_pass,
+    messages_of,
+    wrong_values,
+)
+
+
+def _g_on_rank(answer: Callable, case: Case) -> dict[str, Any]:
+    x, weights = case.data["inputs"][dist.get_rank()], case.data["weights"][0]
+    return layer_pass(lambda leaf: answer(leaf["x"]), {"x": x}, weights)
+
+
+def _judge_g(case: Case, observation: Observation) -> Finding | None:
+    inputs, weights, t = case.data["inputs"], case.data["weights"][0], case.world_size
+    total = sum(inputs)
+    looks = [
+        {
+            "this rank's own summand: forward, g adds up over all ranks": own,
+            "the average over the ranks, and their sum is asked": total / t,
+        }
+        for own in inputs
+    ]
+    exact = Exact([total] * t, [{"x": weights}] * t, looks if t > 1 else [])
+    rule = "g all-reduces forward, and does nothing backward"
+    return (
+        wrong_values(case, observation, exact)
+        or messages_of(observation, t, FORWARD, [("all_reduce", total.nbytes)], rule)
+        or messages_of(observation, t, BACKWARD, [], rule)
+    )
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(x)",
+    cases=conjugate_cases,
+    on_rank=_g_on_rank,
+    judge=_judge_g,
+    hints=(
+        """
+        The other way round than f. If y = x_0 + x_1 + ..., what is the derivative of y by x_0?
+        """,
+        """
+        forward returns the sum of x over the ranks, of a clone, since x may be needed elsewhere.
+        backward returns its gradient as it is: every rank already has the gradient of the sum.
+        """,
+        """
+        class G(torch.autograd.Function): forward makes total = x.clone(), calls
+        dist.all_reduce(total) and returns total; backward returns gradient. megatron_g(x) returns
+        G.apply(x).
+        """,
+    ),
+    passed="one all-reduce forward, nothing backward",
+    allowed=ALL_REDUCE,
+)

@@ -1,0 +1,166 @@
+"""Attention, split by heads.
+
+parallel_attention(x, query, key, value, out, heads) -> the whole output, (B, T, C)
+    x (B, T, C) is whole on every rank; query, key and value (C/t, C) are this rank's columns, out
+    (C, C/t) its rows, without biases. `heads` counts those of all ranks; the attention is causal.
+    One all-reduce forward and one backward. ValueError, before anything is sent, where the ranks
+    do not divide the heads.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+
+from ._support import (
+    ALL_REDUCE,
+    Exact,
+    Tensors,
+    layer_pass,
+    normal,
+    one_each_way,
+    parts,
+    wrong_values,
+)
+
+_NAMES = ("x", "query", "key", "value", "out")
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    sizes = [(2, 4, 1, 3, 8), (3, 3, 2, 2, 6), (4, 8, 1, 4, 8), (1, 2, 1, 3, 4)]
+    cases = [_case(rng, *size) for size in sizes]
+    for ranks, heads in ((2, 3), (4, 2)):
+        cases.append(_case(rng, ranks, heads, 1, 2, 12))
+    return cases
+
+
+def _case(rng: random.Random, ranks: int, heads: int, batch: int, tokens: int, hidden: int) -> Case:
+    shape = (batch, tokens, hidden)
+    tensors = normal(rng, shape, *[(hidden, hidden)] * 4, shape)
+    label = f"{heads} heads over {ranks} rank{'s' * (ranks > 1)}"
+    data = dict(zip((*_NAMES, "weights"), tensors, strict=True))
+    return Case(ranks, label, {**data, "heads": heads})
+
+
+def _parts(case: Case, rank: int) -> Tensors:
+    data, t = case.data, case.world_size
+    columns = {name: parts(data[name], t, 0)[rank] for name in ("query", "key", "value")}
+    return {"x": data["x"], **columns, "out": parts(data["out"], t, 1)[rank]}
+
+
+def _on_rank(answer: Callable, case: Case) -> Any:
+    heads = case.data["heads"]
+    try:
+        return layer_pass(
+            lambda leaf: answer(*(leaf[name] for name in _NAMES), heads),
+            _parts(case, dist.get_rank()),
+            case.data["weights"],
+            residual="x",
+        )
+    except ValueError as error:
+        if heads % case.world_size == 0:
+            raise
+        return {"refused": str(error)}
+
+
+def _attend(p: Tensors, heads: int, causal: bool = True) -> torch.Tensor:
+    q, k, v = (
+        (p["x"] @ p[name].T).unflatten(-1, (heads, -1)).transpose(1, 2)
+        for name in ("query", "key", "value")
+    )
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    if causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, float("-inf"))
+    return (scores.softmax(-1) @ v).transpose(1, 2).flatten(-2) @ p["out"].T
+
+
+def _exact(case: Case) -> Exact:
+    t, weights, heads = case.world_size, case.data["weights"], case.data["heads"]
+    ranks = [{n: p.clone().requires_grad_() for n, p in _parts(case, r).items()} for r in range(t)]
+    summands = [_attend(p, heads // t) for p in ranks]
+    output = sum(summands)
+    (output * weights).sum().backward()
+    from_ranks = [p["x"].grad for p in ranks]
+    gradients = [
+        {name: p[name].grad for name in _NAMES[1:]} | {"x": weights + sum(from_ranks)}
+        for p in ranks
+    ]
+    with torch.no_grad():
+        looks = {
+            "what all tokens together give: make it causal, so that none sees a later one": (
+                sum(_attend(p, heads // t, causal=False) for p in ranks)
+            )
+        }
+        if (case.data["x"].shape[-1] // t) % heads == 0 and t > 1:
+            looks[
+                f"that of {heads} heads on every rank: of {heads}, each rank has {heads // t}"
+            ] = sum(_attend(p, heads) for p in ranks)
+    if t == 1:
+        return Exact([output.detach()], gradients, [looks])
+    alone = "the part that came through this rank's own heads: f is missing"
+    return Exact(
+        [output.detach()] * t,
+        gradients,
+        [{"this rank's own summand: g is missing": own.detach(), **looks} for own in summands],
+        [{"x": {alone: weights + own}} for own in from_ranks],
+    )
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    heads, t = case.data["heads"], case.world_size
+    if heads % t == 0:
+        return wrong_values(case, observation, _exact(case)) or one_each_way(
+            observation, t, case.data["x"].nbytes
+        )
+    for rank, seen in enumerate(observation.values):
+        if "refused" not in seen:
+            return Finding(
+                f"{heads} heads cannot be shared by {t} ranks: raise a ValueError before anything "
+                "is sent",
+                rank,
+                expected="ValueError",
+                got="a result",
+            )
+        if not (str(heads) in seen["refused"] and str(t) in seen["refused"]):
+            return Finding(
+                "a ValueError is of use if it names both numbers",
+                rank,
+                expected=f"a message with {heads} and {t} in it",
+                got=seen["refused"] or "an empty message",
+            )
+        if observation.trace.of(rank):
+            return Finding("the ValueError is to come before anything is sent", rank)
+    return None
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(x, query, key, value, out, heads)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        It is the attention of one process with fewer heads, between f and g. How many heads are
+        this rank's? How large is one?
+        """,
+        """
+        (f(x) @ query.T) is (B, T, C/t): unflatten(-1, (heads // t, -1)) and transpose(1, 2) make it
+        (B, H/t, T, D) for scaled_dot_product_attention. One f for the three of them: x goes into
+        the rank's work once. Before all that, compare heads with t.
+        """,
+        """
+        if heads % t: raise ValueError(f"{heads} heads over {t} ranks"). x = megatron_f(x); q, k, v
+        as (B, heads // t, T, D); y = F.scaled_dot_product_attention(q, k, v, is_causal=True);
+        return megatron_g(y.transpose(1, 2).flatten(-2) @ out.T).
+        """,
+    ),
+    passed="each rank attends with its own heads, one all-reduce each way",
+    allowed=ALL_REDUCE,
+    points=2,
+)

@@ -1,0 +1,136 @@
+"""The MLP of a block: columns, GeLU, rows.
+
+parallel_mlp(x, up, up_bias, down, down_bias) -> the whole output, (B, T, C)
+    x (B, T, C) is whole on every rank. This rank's parts: up (4C/t, C) with up_bias (4C/t,), down
+    (C, 4C/t). down_bias (C,) is whole. One all-reduce forward and one backward.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+
+from ._support import (
+    ALL_REDUCE,
+    Exact,
+    Tensors,
+    layer_pass,
+    normal,
+    one_each_way,
+    parts,
+    wrong_values,
+)
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    cases = []
+    for ranks, batch, tokens, hidden in ((2, 1, 3, 2), (3, 2, 2, 3), (4, 1, 1, 5), (1, 2, 3, 2)):
+        x, up, up_bias, down, down_bias, weights = normal(
+            rng,
+            (batch, tokens, hidden),
+            (4 * hidden, hidden),
+            (4 * hidden,),
+            (hidden, 4 * hidden),
+            (hidden,),
+            (batch, tokens, hidden),
+        )
+        label = f"an MLP of width {hidden} over {ranks} rank{'s' * (ranks > 1)}"
+        data = {"x": x, "up": up, "up_bias": up_bias, "down": down, "down_bias": down_bias}
+        cases.append(Case(ranks, label, {**data, "weights": weights}))
+    return cases
+
+
+def _parts(case: Case, rank: int) -> Tensors:
+    data, t = case.data, case.world_size
+    return {
+        "x": data["x"],
+        "up": parts(data["up"], t, 0)[rank],
+        "up_bias": parts(data["up_bias"], t, 0)[rank],
+        "down": parts(data["down"], t, 1)[rank],
+        "down_bias": data["down_bias"],
+    }
+
+
+def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
+    names = ("x", "up", "up_bias", "down", "down_bias")
+    return layer_pass(
+        lambda leaf: answer(*(leaf[name] for name in names)),
+        _parts(case, dist.get_rank()),
+        case.data["weights"],
+        residual="x",
+    )
+
+
+def _exact(case: Case) -> Exact:
+    """x + MLP(x), with a leaf for every rank's copy of x, so that their parts can be told apart."""
+    t, weights = case.world_size, case.data["weights"]
+    ranks = [{n: p.clone().requires_grad_() for n, p in _parts(case, r).items()} for r in range(t)]
+    summands = [
+        F.gelu(p["x"] @ p["up"].T + p["up_bias"]) @ p["down"].T for p in ranks
+    ]  # (B, T, C) each
+    bias = ranks[0]["down_bias"]
+    output = sum(summands) + bias
+    (output * weights).sum().backward()
+    from_ranks = [p["x"].grad for p in ranks]
+    dx = weights + sum(from_ranks)
+    gradients = [
+        {name: p[name].grad for name in ("up", "up_bias", "down")}
+        | {"x": dx, "down_bias": bias.grad}
+        for p in ranks
+    ]
+    with torch.no_grad():
+        linear = sum((p["x"] @ p["up"].T + p["up_bias"]) @ p["down"].T for p in ranks)
+        looks = [
+            {
+                "this rank's own summand: g is missing": own + bias,
+                "the average of the summands, and their sum is asked": sum(summands) / t + bias,
+                "right but for the GeLU: it stands between the two layers": linear + bias,
+                f"right but for the last bias: it was added on each of {t} ranks and summed": (
+                    output + (t - 1) * bias
+                ),
+            }
+            for own in summands
+        ]
+    alone = "the part that came through this rank's own columns: f is missing"
+    cut = "that of the residual branch alone: mlp(x) is cut off from x"
+    gradient_looks = [{"x": {alone: weights + own, cut: weights}} for own in from_ranks]
+    if t == 1:
+        looks, gradient_looks = [], []
+    return Exact([output.detach()] * t, gradients, looks, gradient_looks)
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    return wrong_values(case, observation, _exact(case)) or one_each_way(
+        observation, case.world_size, case.data["x"].nbytes
+    )
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(x, up, up_bias, down, down_bias)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        Columns, then GeLU, then rows: what a rank has after the GeLU is just what its rows of the
+        second layer need. Where does x become different work on every rank, and where does it
+        become one tensor again?
+        """,
+        """
+        f stands where the whole x goes into the columns, g where the summands of the rows are
+        added up. Between the two nothing is sent. The last bias comes after g.
+        """,
+        """
+        h = F.gelu(megatron_f(x) @ up.T + up_bias); return megatron_g(h @ down.T) + down_bias.
+        """,
+    ),
+    passed="one all-reduce forward, one backward, and every gradient is that of one process",
+    allowed=ALL_REDUCE,
+    points=2,
+)

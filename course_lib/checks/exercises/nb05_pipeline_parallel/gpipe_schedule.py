@@ -1,0 +1,61 @@
+"""GPipe as a table.
+
+gpipe_schedule(p, m) -> one row a rank of (kind, stage, microbatch)
+    Stage s is on rank s. It takes (m + p - 1) (forward + backward) of time, and runs all forwards
+    of a stage before its backwards.
+"""
+
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+
+from ._plain_tables import cases, own_stages, time
+from ._tables import (
+    build_table,
+    read_and_run,
+    shown,
+)
+
+
+def _judge_gpipe(case: Case, observation: Observation) -> Finding | None:
+    ran = read_and_run(case, observation)
+    if isinstance(ran, Finding):
+        return ran
+    table, timeline = ran
+    _, m = case.data["size"]
+    if finding := own_stages(table):
+        return finding
+    for rank, row in enumerate(table):
+        first = next(n for n, op in enumerate(row) if op.kind != "F")
+        if first < m:
+            late = next(op for op in row[first:] if op.kind == "F")
+            return Finding(
+                f"it can run, but it is not GPipe's: rank {rank} runs {row[first]} before {late}, "
+                "and GPipe finishes all forwards before it begins with backwards",
+                rank,
+                got=shown(table),
+            )
+    return time(case, table, timeline)
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(p, m)",
+    cases=cases,
+    on_rank=build_table,
+    judge=_judge_gpipe,
+    hints=(
+        """
+        Every rank does the same: its forwards for microbatches 0 to m-1, then its backwards. Only
+        the number of the stage differs from row to row.
+        """,
+        """
+        Two loops over range(m) make one row, and a loop over range(p) makes the table. The stage
+        of rank s is s. Waiting for a neighbour is not written down: it follows from the order.
+        """,
+        """
+        row = [Op("F", s, i) for i in range(m)], then the same with "B" is appended. Collect the
+        rows of s = 0 ... p-1 in a list and return it.
+        """,
+    ),
+    passed="(m + p - 1) steps forward and back, all forwards first",
+    allowed=frozenset(),
+)

@@ -1,0 +1,194 @@
+"""The executor: any row of a table, on real ranks.
+
+run_schedule(row, module, inputs, targets, loss) -> mean loss on the last rank, None elsewhere
+    Stage s is on rank s. `row` is this rank's row, of (kind, stage, microbatch) with kinds F and B.
+    Rank 0 reads `inputs`, the last rank `targets`, both cut into m equal microbatches. What crosses
+    a boundary has the shape of a microbatch of `inputs`. Gradients are those of the whole batch, in
+    .grad. The passes run in the order of the row.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from course_lib.checks import gates
+from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.numbers import close, number
+
+from ._networks import (
+    FROZEN,
+    loss_of,
+    network_data,
+    one_process,
+    stage_module,
+    wrong_gradient,
+)
+from ._tables import Op, shown
+
+_LOSS = 1e-4
+
+
+_WAITING = (
+    "dist.send waits until the other side receives, and in 1F1B that side is sending too: begin "
+    "sends with dist.isend, keep handle and tensor, and wait for them at the end"
+)
+
+
+Row = list[tuple[str, int, int]]
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    return [
+        _case(rng, "GPipe, 2 stages, 3 microbatches", _gpipe(2, 3)),
+        _case(rng, "1F1B, 3 stages, 4 microbatches", _one_f_one_b(3, 4), clue=_WAITING),
+        _case(rng, "GPipe, 3 stages, 2 microbatches", _gpipe(3, 2)),
+        _case(
+            rng,
+            "1 stage, 3 microbatches",
+            _gpipe(1, 3),
+            clue="one rank is first and last at once: nothing is sent or received",
+        ),
+        _case(rng, "1F1B, 4 stages, 6 microbatches, one stage partly frozen", _one_f_one_b(4, 6)),
+        _case(rng, "GPipe with backwards from the last, 3 stages", _backwards_turned(_gpipe(3, 4))),
+    ]
+
+
+def _case(rng: random.Random, label: str, table: list[Row], clue: str = "") -> Case:
+    p, m = len(table), 1 + max(i for row in table for _, _, i in row)
+    data = {**network_data(rng, p, 2 * m), "table": table, "m": m}
+    if "frozen" in label:
+        data[FROZEN] = (1,)
+    return Case(p, label, data, clue)
+
+
+def _gpipe(p: int, m: int) -> list[Row]:
+    return [[(kind, s, i) for kind in "FB" for i in range(m)] for s in range(p)]
+
+
+def _one_f_one_b(p: int, m: int) -> list[Row]:
+    rows = []
+    for s in range(p):
+        w = min(p - s - 1, m)
+        row = [("F", s, i) for i in range(w)]
+        for i in range(m - w):
+            row += [("F", s, w + i), ("B", s, i)]
+        rows.append(row + [("B", s, i) for i in range(m - w, m)])
+    return rows
+
+
+def _backwards_turned(table: list[Row]) -> list[Row]:
+    """The last microbatch comes back first, as in the paper's Figure 2."""
+    return [row[: len(row) // 2] + row[: len(row) // 2 - 1 : -1] for row in table]
+
+
+def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
+    rank, last, data = dist.get_rank(), dist.get_world_size() - 1, case.data
+    module = stage_module(case, rank)
+    x = data["x"].clone() if rank == 0 else torch.full_like(data["x"], torch.nan)
+    y = data["y"].clone() if rank == last else torch.full_like(data["y"], torch.nan)
+    row = [Op(*op) for op in data["table"][rank]]
+    returned = answer(row, module, x, y, loss_of)
+    return {
+        "returned": plain(returned),
+        "gradients": {name: plain(p.grad) for name, p in module.named_parameters()},
+        "passes": module.passes,
+    }
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    loss, gradients = one_process(case)
+    last, m = case.world_size - 1, case.data["m"]
+    for rank in reversed(range(case.world_size)):  # a gradient goes wrong first where it starts
+        for name, exact in gradients[rank].items():
+            got = observation.values[rank]["gradients"][name]
+            if finding := wrong_gradient(got, exact, rank, name, m):
+                return finding
+    for rank, seen in enumerate(observation.values):
+        returned = seen["returned"]
+        if rank != last and returned is not None:
+            return Finding(
+                "only the last rank sees the losses; the others return None",
+                rank,
+                expected="None",
+                got=kind_of(returned),
+            )
+    got = number(observation.values[last]["returned"])
+    if got is None or not close(got, loss, _LOSS):
+        likely = "the last rank returns the mean of the microbatches' losses"
+        if got is not None and close(got, m * loss, _LOSS):
+            likely += ", and this is their sum"
+        elif got is not None and close(got, loss / m, _LOSS):
+            likely += ", and this is divided by m twice"
+        shown_ = kind_of(observation.values[last]["returned"]) if got is None else f"{got:.6g}"
+        return Finding(likely, last, expected=f"{loss:.6g}", got=shown_)
+    return _order(case, observation) or _traffic(case, observation)
+
+
+def _order(case: Case, observation: Observation) -> Finding | None:
+    """Each rank's passes, forward and backward, as its row has them."""
+    for rank, seen in enumerate(observation.values):
+        row = case.data["table"][rank]
+        if seen["passes"] != [kind for kind, _, _ in row]:
+            likely = "the numbers are right, but the passes did not run in the order of the row"
+            if len(seen["passes"]) > len(row):
+                likely = "the numbers are right, but some passes ran more than once"
+            return Finding(
+                f"{likely}: the row decides how much is in flight",
+                rank,
+                input=shown([[Op(*op) for op in row]]).replace("rank 0", f"rank {rank}"),
+                expected=" ".join(kind for kind, _, _ in row),
+                got=" ".join(seen["passes"]),
+            )
+    return None
+
+
+def _traffic(case: Case, observation: Observation) -> Finding | None:
+    p, m = case.world_size, case.data["m"]
+    size = case.data["x"].nbytes // m
+    for rank in range(p):
+        count = m * ((rank < p - 1) + (rank > 0))
+        rule = "each microbatch's activation goes one stage on, its gradient one stage back"
+        finding = (
+            gates.peers(observation, rank, {rank - 1, rank + 1}, rule)
+            or gates.sent(observation, rank, count * size, count * size, rule)
+            or gates.messages(observation, rank, count, rule)
+        )
+        if finding:
+            return finding
+    return None
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(row, module, inputs, targets, loss)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        A loop over the row. F is the first half of two_stage_step and B the second, for one
+        microbatch each. In between, input and output have to be kept: a dictionary by number of
+        the microbatch.
+        """,
+        """
+        F: the first rank takes its microbatch, the others receive (and requires_grad_()). Run the
+        module; the last rank computes loss / m, the others isend the output. B: the last rank
+        calls backward on its loss, the others receive a gradient first. All but the first isend
+        the gradient of their input. Keep (work, tensor) of every isend in a list.
+        """,
+        """
+        xs = inputs.chunk(m); kept = {}; sending = []. For F: x = xs[i], or receive from rank - 1;
+        y = module(x); on the last rank y = loss(y, ys[i]) / m and add y.detach() to a total; else
+        isend y.detach() to rank + 1. kept[i] = (x, y). For B: x, y = kept.pop(i); y.backward() on
+        the last rank, else y.backward(what came from rank + 1); if rank > 0, isend x.grad to
+        rank - 1. At the end wait for all works.
+        """,
+    ),
+    passed="any table runs as it is written, and the gradients are those of the whole batch",
+    allowed=gates.POINT_TO_POINT,
+    points=3,
+)

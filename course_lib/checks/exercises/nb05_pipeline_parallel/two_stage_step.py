@@ -1,0 +1,116 @@
+"""A model on two ranks, by hand: activation forward, gradient back.
+
+two_stage_step(module, inputs, targets, loss) -> the loss on rank 1, None on rank 0
+    Rank 0 holds the first half of the layers and reads `inputs`; rank 1 holds the second and reads
+    `targets`. What crosses has the shape of `inputs`. Both end with the gradients of one process
+    in .grad. Rank 0 sends one activation, rank 1 one gradient, and nothing else travels.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from course_lib.checks import gates
+from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.numbers import close, number
+
+from ._networks import (
+    FROZEN,
+    loss_of,
+    network_data,
+    one_process,
+    stage_module,
+    wrong_gradient,
+)
+
+_LOSS = 1e-4
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    return [
+        Case(2, "2 samples through 2 ranks", network_data(rng, 2, 2)),
+        Case(2, "5 samples through 2 ranks", network_data(rng, 2, 5)),
+        Case(
+            2,
+            "3 samples, a frozen parameter on each rank",
+            {**network_data(rng, 2, 3), FROZEN: (0, 1)},
+            "a frozen parameter takes no gradient, the activation still does",
+        ),
+    ]
+
+
+def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
+    rank, data = dist.get_rank(), case.data
+    module = stage_module(case, rank)
+    # What the rank has no business with is there, in the right shape, and useless.
+    x = data["x"].clone() if rank == 0 else torch.full_like(data["x"], torch.nan)
+    y = data["y"].clone() if rank == 1 else torch.full_like(data["y"], torch.nan)
+    returned = answer(module, x, y, loss_of)
+    return {
+        "returned": plain(returned),
+        "gradients": {name: plain(p.grad) for name, p in module.named_parameters()},
+    }
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    loss, gradients = one_process(case)
+    for rank in (1, 0):
+        for name, exact in gradients[rank].items():
+            got = observation.values[rank]["gradients"][name]
+            if finding := wrong_gradient(got, exact, rank, name):
+                return finding
+    returned = [seen["returned"] for seen in observation.values]
+    if returned[0] is not None:
+        return Finding(
+            "rank 0 never sees the loss: it returns None",
+            0,
+            expected="None",
+            got=kind_of(returned[0]),
+        )
+    got = number(returned[1])
+    if got is None or not close(got, loss, _LOSS):
+        likely = "rank 1 returns the loss of the batch"
+        shown = kind_of(returned[1]) if got is None else f"{got:.6g}"
+        return Finding(likely, 1, expected=f"{loss:.6g}", got=shown)
+    size = case.data["x"].nbytes
+    return _once(observation, 0, size, "its activation") or _once(
+        observation, 1, size, "the gradient of that activation"
+    )
+
+
+def _once(observation: Observation, rank: int, size: int, what: str) -> Finding | None:
+    rule = f"rank {rank} sends {what}, once, and nothing else"
+    return gates.sent(observation, rank, size, size, rule) or gates.messages(
+        observation, rank, 1, rule
+    )
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(module, inputs, targets, loss)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        Autograd knows nothing of the other rank. On rank 1 the activation that arrives is the
+        beginning of the graph; on rank 0 the gradient that arrives is where backward starts.
+        """,
+        """
+        Rank 1 receives into torch.empty_like(inputs) and calls requires_grad_() on it, so that
+        after loss.backward() its .grad is what rank 0 waits for. Rank 0 keeps its output until
+        then: output.backward(gradient) goes on where rank 1 stopped.
+        """,
+        """
+        Rank 0: h = module(inputs); dist.send(h.detach(), 1); recv the gradient into
+        torch.empty_like(h); h.backward(that). Rank 1: recv h, h.requires_grad_(), value =
+        loss(module(h), targets), value.backward(), dist.send(h.grad, 0), return value.detach().
+        """,
+    ),
+    passed="one activation forward, one gradient back, the gradients of one process",
+    allowed=gates.POINT_TO_POINT,
+)

@@ -1,0 +1,102 @@
+"""ZB-H1 as a table: less bubble by a split backward.
+
+zero_bubble_schedule(p, m) -> rows; the backward of stage s is I, then (any time later) W
+    With F = I = W = 1 it takes 3 m + p - 1 (for m < p: 2 (m + p - 1) + 1), and a stage holds at
+    most min(m, p) microbatches between F and W.
+"""
+
+import itertools
+import random
+from collections.abc import Sequence
+
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+
+from ._clever_tables import too_much
+from ._tables import (
+    FORWARD,
+    build_table,
+    read_and_run,
+    shown,
+    some_sizes,
+    table_cases,
+)
+
+
+def _zero_bubble_cases(rng: random.Random) -> list[Case]:
+    return table_cases([(3, 5), (2, 3), (1, 2), (4, 2), *some_sizes(rng, (3, 4, 5))])
+
+
+def _judge_zero_bubble(case: Case, observation: Observation) -> Finding | None:
+    kinds = {op[0] for row in _rows(observation) for op in row}
+    if "B" in kinds:
+        return Finding(
+            "there is a B in your table: split it, I for the gradient of the input and W for that "
+            "of the weights",
+            expected="the kinds F, I and W",
+            got=f"the kinds {', '.join(sorted(kinds))}",
+        )
+    ran = read_and_run(case, observation, weight=FORWARD)
+    if isinstance(ran, Finding):
+        return ran
+    table, timeline = ran
+    p, m = case.data["size"]
+    best = 3 * m + p - 1 if m >= p else 2 * (m + p - 1) + 1
+    if timeline.makespan > best:
+        likely = "it can run, but stands idle more than it has to"
+        if all(_follows(row) for row in table):
+            likely = (
+                "every W follows its I at once, which is a B again: the stage before waits for I "
+                "alone, so do W later, where the stage would stand idle"
+            )
+        elif all(row[-m].kind == "W" for row in table):
+            likely += (
+                ": all W's are left to the end. In the cool-down a stage waits for gradients, and "
+                "a W fits between two I's there"
+            )
+        return Finding(
+            likely,
+            expected=f"{best} steps, with F = I = W = 1",
+            got=f"{timeline.makespan:g} steps\n{shown(table)}",
+        )
+    held = list(timeline.peak_held(activation=1, weight=1))
+    return too_much([min(m, p)] * p, held, "min(m, p) between F and W", table)
+
+
+def _rows(observation: Observation) -> Sequence[Sequence]:
+    """The rows of a table, as far as the value is one."""
+    table = observation.values[0]["table"]
+    rows = [row for row in table if isinstance(row, list)] if isinstance(table, list) else []
+    return [[op for op in row if isinstance(op, list) and op] for row in rows]
+
+
+def _follows(row: Sequence) -> bool:
+    pairs = itertools.pairwise(row)
+    return all(b.kind == "W" and b[1:] == a[1:] for a, b in pairs if a.kind == "I")
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(p, m)",
+    cases=_zero_bubble_cases,
+    on_rank=build_table,
+    judge=_judge_zero_bubble,
+    hints=(
+        """
+        Begin with your 1F1B and write I for every B. That is the skeleton; the W's go into it.
+        Where does 1F1B stand idle, and how many W's has stage s put off by then?
+        """,
+        """
+        In the steady state stage s puts off s of its W's: after an I it runs a W only once more
+        than s are waiting. In the cool-down, when no forwards are left, a W follows each I. What
+        remains is done at the end.
+        """,
+        """
+        Keep two counters, i for I and w for W. After the I of microbatch i: if there was no
+        forward left before it, or i + 1 - w > s, run W of microbatch w and count. After the last
+        I run W for w ... m-1.
+        """,
+    ),
+    passed="a third of 1F1B's bubble, with no more than p microbatches held",
+    allowed=frozenset(),
+    points=2,
+)

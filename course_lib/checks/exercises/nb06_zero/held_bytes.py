@@ -1,0 +1,123 @@
+"""Measuring memory: the bytes behind some tensors.
+
+held_bytes(tensors) -> int
+    Bytes of the storages behind the tensors, each counted once, as long as any view needs it. None
+    counts nothing.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercises._training import held_bytes
+from course_lib.checks.numbers import number
+
+
+def _tensors(kind: str, size: int) -> list[torch.Tensor | None]:
+    if kind == "plain":
+        return [torch.zeros(size), torch.zeros(2, size), torch.zeros(())]
+    if kind == "bfloat16":
+        return [torch.zeros(size, dtype=torch.bfloat16), torch.zeros(size, dtype=torch.float64)]
+    if kind == "none":
+        return [None, torch.zeros(size), None]
+    if kind == "tied":
+        layer = nn.Linear(size, size, bias=False)
+        return [layer.weight, torch.zeros(size), layer.weight]
+    if kind == "views":
+        return list(torch.zeros(4 * size).chunk(4))
+    if kind == "shard":
+        return [torch.zeros(4 * size).chunk(4)[1]]
+    if kind == "data":
+        parameter = nn.Parameter(torch.zeros(size))
+        return [parameter, parameter.data, parameter.detach().view(1, -1)]
+    storage = torch.zeros(size)
+    storage.untyped_storage().resize_(0)
+    return [storage, torch.zeros(3)]
+
+
+_KINDS = {
+    "plain": "three float32 tensors",
+    "bfloat16": "a bfloat16 and a float64 tensor",
+    "none": "a gradient, between two that are None",
+    "tied": "a weight that is listed twice",
+    "views": "the four quarters of one tensor",
+    "shard": "one quarter of a tensor, a view of it",
+    "data": "a parameter, its .data and a view of it",
+    "freed": "a tensor whose storage was resized to 0, and one of 3 elements",
+}
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    return [
+        Case(1, _KINDS[kind], {"kind": kind, "size": rng.randint(5, 200)}, clue="None has no bytes")
+        for kind in _KINDS
+    ]
+
+
+def _on_rank(answer: Callable, case: Case) -> Any:
+    return plain(answer(_tensors(**case.data)))
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    tensors = _tensors(**case.data)
+    want, got = held_bytes(tensors), number(observation.values[0])
+    if got is None:
+        kind = kind_of(observation.values[0])
+        return Finding("one number of bytes is asked", expected=f"{want} bytes", got=kind)
+    if got == want:
+        return None
+    given = [t for t in tensors if t is not None]
+    kind = case.data["kind"]
+    if kind == "shard" and got == given[0].nbytes:
+        likely = (
+            "a view keeps all of the tensor that it looks into: as long as this quarter lives, the "
+            "other three are not freed. Count storages, t.untyped_storage().nbytes()"
+        )
+    elif kind == "freed" and got == sum(t.nbytes for t in given):
+        likely = "this counts elements by the shape; the memory behind them has been given back"
+    elif kind == "bfloat16" and got == 4 * sum(t.numel() for t in given):
+        likely = "not every element has four bytes"
+    elif got == sum(t.numel() for t in given):
+        likely = "these are elements; each has t.element_size() bytes"
+    elif got in (
+        sum(t.untyped_storage().nbytes() for t in given),
+        sum(t.nbytes for t in given),
+        sum({id(t): t.untyped_storage().nbytes() for t in given}.values()),
+    ):
+        likely = (
+            "memory that several tensors share is counted more than once: tell storages apart by "
+            "t.untyped_storage().data_ptr()"
+        )
+    else:
+        likely = "add up t.untyped_storage().nbytes() over the storages, each once"
+    return Finding(likely, expected=f"{want} bytes", got=f"{got:g}")
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(tensors)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        A tensor is a view of a storage, and the storage is the memory. Two tensors may have the
+        same one, and a small tensor may have a large one.
+        """,
+        """
+        t.untyped_storage() has nbytes() and data_ptr(), an address. Collect them in a dictionary
+        by address, so that each is in it once. Leave out None.
+        """,
+        """
+        storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors
+        if t is not None}, and then the sum of its values.
+        """,
+    ),
+    passed="every storage once, views and shared weights included",
+    allowed=frozenset(),
+)

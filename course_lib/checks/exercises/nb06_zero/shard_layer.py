@@ -1,0 +1,258 @@
+"""ZeRO-3, one layer: the parameters are there only while somebody needs them.
+
+shard_layer(layer) -> (shard, gather, release)
+    shard: a parameter with this rank's n-th of the layer, flat and padded. gather() starts the
+    all-gather and returns its handle; after wait() the layer's parameters have their values.
+    release() gives their memory back, in such a way that a backward pass still works after the
+    next gather.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.profiler import record_function
+
+from course_lib.checks import compare, gates
+from course_lib.checks.answers import kind_of
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercises._training import exactly
+from course_lib.checks.reference import moved
+
+from ._spying import TRAINING, during_training, held_bytes
+
+_SIZE = 8  # bytes of a float64
+
+
+_ASKED = "a tuple of three is asked: the shard, and the functions gather and release"
+
+
+def _layer(case: Case) -> nn.Module:
+    inputs, outputs = case.data["sizes"]
+    layer = nn.Linear(inputs, outputs).double()
+    layer.load_state_dict(case.data["state"])
+    layer.bias.requires_grad_(not case.data["frozen"])
+    return layer
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    return [
+        _case(rng, 2, (5, 3)),
+        _case(rng, 3, (4, 5)),
+        _case(rng, 4, (6, 3), frozen=True),
+        _case(rng, 1, (3, 2)),
+        _case(rng, 5, (1, 1)),
+    ]
+
+
+def _case(
+    rng: random.Random, world_size: int, sizes: tuple[int, int], frozen: bool = False
+) -> Case:
+    generator = torch.Generator().manual_seed(rng.getrandbits(63))
+    inputs, outputs = sizes
+    layer = nn.Linear(inputs, outputs).state_dict()
+    state = {
+        name: torch.randn(t.shape, generator=generator, dtype=torch.float64)
+        for name, t in layer.items()
+    }
+    x = torch.randn(world_size, 2, inputs, generator=generator, dtype=torch.float64)
+    count = (inputs + 1) * outputs
+    ranks = f"{world_size} rank{'s' * (world_size > 1)}"
+    label = f"a layer of {count} elements on {ranks}" + (", its bias frozen" if frozen else "")
+    data = {"sizes": sizes, "state": state, "frozen": frozen, "x": x}
+    return Case(world_size, label, data)
+
+
+def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
+    rank = dist.get_rank()
+    layer = _layer(case)
+    returned = answer(layer)
+    if not (isinstance(returned, tuple | list) and len(returned) == 3):
+        return {"misfit": kind_of(returned)}
+    shard, gather, release = returned
+    if not isinstance(shard, torch.Tensor) or not callable(gather) or not callable(release):
+        return {"misfit": f"({', '.join(kind_of(part) for part in returned)})"}
+    seen: dict[str, Any] = {
+        "leaf": shard.requires_grad and shard.is_leaf,
+        "shard": shard.detach().clone(),
+        "shard_bytes": held_bytes([shard]),
+        "at_rest": held_bytes(layer.parameters()),
+    }
+    with record_function(TRAINING):
+        work = gather()
+        if not hasattr(work, "wait"):
+            return {**seen, "handle": kind_of(work)}
+        work.wait()
+        seen["gathered"] = _copies(layer)
+        seen["full"] = held_bytes(layer.parameters())
+        # What autograd saves for backward is this storage, whatever the parameter becomes.
+        saved = [p.untyped_storage() for p in layer.parameters()]
+        x = case.data["x"][rank].clone().requires_grad_()
+        y = layer(x)
+        release()
+        seen["released"] = held_bytes(layer.parameters())
+        seen["saved"] = sum({s._cdata: s.nbytes() for s in saved}.values())
+        del saved
+        gather().wait()
+        try:
+            y.sum().backward()
+        except RuntimeError as problem:
+            return {**seen, "backward": str(problem).split("\n")[0]}
+        seen["weight_grad"], seen["x_grad"] = layer.weight.grad.clone(), x.grad.clone()
+        release()
+        with torch.no_grad():  # as an optimizer does
+            shard.mul_(2).add_(rank)
+        gather().wait()
+        seen["updated"] = _copies(layer)
+        release()
+    return seen
+
+
+def _copies(layer: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in layer.named_parameters()}
+
+
+def _flat(case: Case) -> torch.Tensor:
+    """All elements of the layer with padding, (n, elements of a shard)."""
+    flat = torch.cat([t.reshape(-1) for t in case.data["state"].values()])
+    flat = nn.functional.pad(flat, (0, -flat.numel() % case.world_size))
+    return flat.view(case.world_size, -1)
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    for right in (_form, _memory, _use):
+        for rank, seen in enumerate(observation.values):
+            if finding := right(case, seen, rank):
+                return finding
+    part = _flat(case).shape[1]
+    count = 3 * (case.world_size - 1) * part * _SIZE
+    for rank in range(case.world_size):
+        rule = "a gather brings each rank the parts of the others, and the rank has its own"
+        if finding := gates.sent(during_training(observation), rank, count, count, rule):
+            return finding
+    return None
+
+
+def _form(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
+    if "misfit" in seen:
+        return Finding(_ASKED, rank, expected="(shard, gather, release)", got=seen["misfit"])
+    if not seen["leaf"]:
+        return Finding(
+            "the optimizer must be able to train the shard: make it an nn.Parameter", rank
+        )
+    flat = _flat(case)
+    looks = {f"the shard of rank {r}": flat[r] for r in range(case.world_size) if r != rank}
+    if finding := compare.mismatch(seen["shard"], moved(flat[rank]), rank, looks):
+        likely = f"the shard at the start: {finding.likely}"
+        return Finding(likely, rank, expected=finding.expected, got=finding.got)
+    if "handle" in seen:
+        return Finding(
+            f"gather returned {seen['handle']}: pass async_op=True and return the handle, so that "
+            "the caller can compute meanwhile",
+            rank,
+            expected="a handle with wait()",
+            got=seen["handle"],
+        )
+    return None
+
+
+def _memory(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
+    flat = _flat(case)
+    if seen["shard_bytes"] > flat[rank].nbytes:
+        return Finding(
+            "the shard is a view, and keeps the whole layer in memory: clone it",
+            rank,
+            expected=f"{flat[rank].nbytes} bytes behind the shard",
+            got=f"{seen['shard_bytes']} bytes",
+        )
+    whole = {"at_rest": "before the first gather", "released": "after release"}
+    for moment, words in whole.items():
+        if seen[moment]:
+            return Finding(
+                f"{words} the parameters still take memory: give it back with "
+                "untyped_storage().resize_(0)",
+                rank,
+                expected="0 bytes in the layer's parameters",
+                got=f"{seen[moment]} bytes",
+            )
+    return None
+
+
+def _use(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
+    state, flat = case.data["state"], _flat(case)
+    for name, got in seen["gathered"].items():
+        if finding := compare.mismatch(got, moved(state[name]), rank):
+            likely = f"{name!r} after the first gather: {finding.likely}"
+            return Finding(likely, rank, expected=finding.expected, got=finding.got)
+    if seen["full"] > flat.nbytes:
+        return Finding(
+            "gathered, the layer takes more memory than its elements with padding: let the "
+            "parameters be views into the tensor that is gathered",
+            rank,
+            expected=f"{flat.nbytes} bytes",
+            got=f"{seen['full']} bytes",
+        )
+    if seen["saved"]:
+        return Finding(
+            "the parameters were given other memory, but autograd has saved the old one for "
+            "backward, so it stays: resize the storage itself to 0, and back in gather",
+            rank,
+            expected="0 bytes kept by the graph after release",
+            got=f"{seen['saved']} bytes",
+        )
+    if "backward" in seen:
+        return Finding(f"backward after the second gather failed: {seen['backward']}", rank)
+    x = case.data["x"][rank]
+    wants = {
+        "weight_grad": x.sum(0).expand_as(state["weight"]),
+        "x_grad": state["weight"].sum(0).expand_as(x),
+    }
+    for what, want in wants.items():
+        if finding := compare.mismatch(seen[what], exactly(want.clone()), rank):
+            name = "the weight" if what == "weight_grad" else "the layer's input"
+            likely = (
+                f"the gradient of {name}, from a backward after the second gather: {finding.likely}"
+            )
+            return Finding(likely, rank, expected=finding.expected, got=finding.got)
+    updated = (2 * flat + torch.arange(case.world_size)[:, None]).view(-1)
+    start = 0
+    for name, before in state.items():
+        want = updated[start : start + before.numel()].view_as(before)
+        start += before.numel()
+        looks = {"what it was before the shards changed": before}
+        if finding := compare.mismatch(seen["updated"][name], exactly(want), rank, looks):
+            likely = f"{name!r}, gathered after the shards were updated: {finding.likely}"
+            return Finding(likely, rank, expected=finding.expected, got=finding.got)
+    return None
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(layer)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        One flat tensor, full, has all parameters of the layer; they become views into it. gather
+        fills it, release takes its memory away. The tensor object itself stays all the time.
+        """,
+        """
+        full.untyped_storage().resize_(0) frees the memory, resize_(size) gets it back, with size
+        in bytes, noted before. The graph has saved views of the same storage, so it sees what the
+        next gather writes. The shard must be a clone: a view would lose its memory too.
+        """,
+        """
+        full = flatten(parameters, n); shard = nn.Parameter(full.chunk(n)[rank].clone());
+        point_into(full, parameters). gather: full.untyped_storage().resize_(size), then return
+        dist.all_gather(list(full.chunk(n)), shard.detach(), async_op=True). release: resize_(0).
+        Call release() once before you return the three.
+        """,
+    ),
+    passed="a layer takes its n-th at rest, all of it while gathered, and backward still works",
+    allowed=frozenset({"all_gather"}),
+    points=2,
+)

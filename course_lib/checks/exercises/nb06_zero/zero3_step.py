@@ -1,0 +1,241 @@
+"""ZeRO-3, a whole step: gather a layer before it is needed, release it after, and prefetch.
+
+zero3_step(units, x, y, loss) -> the loss
+    units: the layers in order. unit.module is the layer, unit.shard this rank's part of it,
+    unit.gather() returns a handle, unit.release() frees the parameters, unit.reduce() averages the
+    gradients into unit.shard.grad and frees them. At most two layers are gathered at any time.
+"""
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import mse_loss
+
+from course_lib.checks import compare, gates
+from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercises._training import exactly
+from course_lib.checks.numbers import close, number
+
+from ._units import Layer, Log, Unit, padded
+
+_SIZE = 8  # bytes of a float64
+
+
+_WIDTHS = (4, 5, 7, 3, 6, 2)  # so that every layer has another size
+
+
+_BATCH = 3
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    return [
+        _case(rng, 2, 3),
+        _case(rng, 3, 5),
+        _case(rng, 4, 4, frozen=True),
+        _case(rng, 1, 3),
+        _case(rng, 2, 2, tokens=True),
+    ]
+
+
+def _case(
+    rng: random.Random, world_size: int, layers: int, frozen: bool = False, tokens: bool = False
+) -> Case:
+    generator = torch.Generator().manual_seed(rng.getrandbits(63))
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    states = [
+        {"weight": draw(outputs, inputs), "bias": draw(outputs)}
+        for inputs, outputs in itertools.pairwise(_WIDTHS[: layers + 1])
+    ]
+    data = {
+        "states": states,
+        "frozen": frozen,
+        "x": draw(world_size, _BATCH, _WIDTHS[0]),
+        "y": draw(world_size, _BATCH, _WIDTHS[layers]),
+    }
+    if tokens:
+        data["x"] = torch.randint(_WIDTHS[0], (world_size, _BATCH), generator=generator)
+    ranks = f"{world_size} rank{'s' * (world_size > 1)}"
+    label = f"{layers} layer{'s' * (layers > 1)} on {ranks}"
+    label += ", one bias frozen" if frozen else ""
+    label += ", x holds tokens" if tokens else ""
+    clue = ""
+    if tokens:
+        clue = "x may be integers, and needs no gradient: only what passes between layers does"
+    return Case(world_size, label, data, clue)
+
+
+def _layers(case: Case) -> list[Layer]:
+    return [
+        Layer(state, frozen=case.data["frozen"] and number == 1)
+        for number, state in enumerate(case.data["states"])
+    ]
+
+
+def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
+    rank = dist.get_rank()
+    log: Log = []
+    units = [Unit(number, layer, log) for number, layer in enumerate(_layers(case))]
+    returned = answer(units, case.data["x"][rank], case.data["y"][rank], mse_loss)
+    return {
+        "returned": plain(returned),
+        "grads": [plain(unit.shard.grad) for unit in units],
+        "log": log,
+    }
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    return (
+        _values(case, observation)
+        or _kept(case, observation)
+        or _prefetched(case, observation)
+        or _traffic(case, observation)
+    )
+
+
+def _values(case: Case, observation: Observation) -> Finding | None:
+    n = case.world_size
+    model = nn.Sequential(*_layers(case))
+    losses = [mse_loss(model(x), y) for x, y in zip(case.data["x"], case.data["y"], strict=True)]
+    (sum(losses) / n).backward()
+    for rank, seen in enumerate(observation.values):
+        for number_, layer in reversed(list(enumerate(model))):
+            grads = [
+                torch.zeros(p.shape).to(p) if p.grad is None else p.grad for p in layer.parameters()
+            ]
+            want, got = padded(grads, n).chunk(n)[rank], seen["grads"][number_]
+            title = f"layer {number_}: shard.grad"
+            if got is None:
+                return Finding(f"{title} is None: call unit.reduce() after its backward", rank)
+            if finding := compare.mismatch(got, exactly(want), rank):
+                likely = f"{title}: {finding.likely}"
+                return Finding(likely, rank, expected=finding.expected, got=finding.got)
+        got, want = number(seen["returned"]), losses[rank].item()
+        if got is None or not close(got, want, 1e-9):
+            shown = kind_of(seen["returned"]) if got is None else f"{got:.6g}"
+            return Finding("return this rank's loss", rank, expected=f"{want:.6g}", got=shown)
+    return None
+
+
+def _kept(case: Case, observation: Observation) -> Finding | None:
+    """Two layers at most, gathered one by one in each direction, none at the end."""
+    for rank, seen in enumerate(observation.values):
+        held: set[int] = set()
+        for place, (what, unit) in enumerate(seen["log"]):
+            if what == "gather":
+                if unit in held:
+                    return Finding(
+                        f"the gradients are right, but layer {unit} was gathered while it was "
+                        "there already",
+                        rank,
+                        got=_shown(seen["log"][: place + 1]),
+                    )
+                held.add(unit)
+            elif what == "release":
+                held.discard(unit)
+            if len(held) > 2:
+                return Finding(
+                    "the gradients are right, but more than two layers are gathered at once: "
+                    "release a layer as soon as its pass is over",
+                    rank,
+                    expected="at most 2 layers gathered at any time",
+                    got=f"{len(held)} layers: {_shown(seen['log'][: place + 1])}",
+                )
+        if held:
+            return Finding(
+                "the gradients are right, but at the end a layer is still gathered",
+                rank,
+                expected="none",
+                got=f"layers {sorted(held)}",
+            )
+    return None
+
+
+def _prefetched(case: Case, observation: Observation) -> Finding | None:
+    """When a layer computes, the next one to be needed is on its way."""
+    last = len(case.data["states"]) - 1
+    for rank, seen in enumerate(observation.values):
+        log: Log = seen["log"]
+        for kind, words, ahead in (("F", "forward", 1), ("B", "backward", -1)):
+            for unit in range(last + 1):
+                place, following = log.index((kind, unit)), unit + ahead
+                if not 0 <= following <= last:
+                    continue
+                moments = [
+                    i for i, (w, u) in enumerate(log[:place]) if (w, u) == ("gather", following)
+                ]
+                needed = 1 if kind == "F" else 2
+                if len(moments) < needed:
+                    return Finding(
+                        f"the gradients are right, but when layer {unit} runs {words}, layer "
+                        f"{following} is not on its way yet: start its gather before",
+                        rank,
+                        expected=f"gather {following} before {kind} {unit}",
+                        got=_shown(log[max(0, place - 3) : place + 3]),
+                    )
+                if ("wait", following) in log[moments[-1] : place]:
+                    return Finding(
+                        f"the gradients are right, but layer {following} was waited for before "
+                        f"layer {unit} ran {words}, so nothing overlaps: wait just before its use",
+                        rank,
+                        expected=f"{kind} {unit} before wait {following}",
+                        got=_shown(log[max(0, place - 3) : place + 3]),
+                    )
+    return None
+
+
+def _shown(log: Log) -> str:
+    return ", ".join(f"{what} {unit}" for what, unit in log[-8:])
+
+
+def _traffic(case: Case, observation: Observation) -> Finding | None:
+    """Two all-gathers and a reduce-scatter; the last layer may stay from forward to backward."""
+    n = case.world_size
+    parts = [-(-sum(t.numel() for t in s.values()) // n) for s in case.data["states"]]
+    most = 3 * (n - 1) * sum(parts) * _SIZE
+    least = most - (n - 1) * parts[-1] * _SIZE
+    rule = "each layer is gathered for forward and for backward, and its gradient reduce-scattered"
+    for rank in range(n):
+        if finding := gates.sent(observation, rank, least, most, rule):
+            return finding
+    return None
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(units, x, y, loss)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        Write it without prefetching first: for each unit gather().wait(), the pass, release(). The
+        backward pass goes through the units in reverse, with the graph cut between layers as in a
+        pipeline (notebook 05, section 2). Then move each gather one layer ahead.
+        """,
+        """
+        Keep (h, output) of every layer, with h the detached input that requires grad. For the loss
+        cut once more: top = output.detach().requires_grad_(). Backward of a layer is
+        output.backward(gradient), and h.grad is the gradient for the layer before. coming =
+        units[i + 1].gather() goes between coming.wait() and the pass of unit i.
+        """,
+        """
+        Forward: coming = units[0].gather(); for each i: coming.wait(); if there is a next one,
+        coming = units[i + 1].gather(); h = h.detach().requires_grad_(); output =
+        units[i].module(h); keep both; units[i].release(); h = output. Loss and its backward on a
+        detached top. Backward: coming = units[-1].gather(), and for reversed units the same with
+        i - 1: output.backward(gradient), gradient = h.grad, release(), reduce().
+        """,
+    ),
+    passed="right gradients, two layers in memory at most, and each one fetched ahead",
+    allowed=frozenset({"all_gather", "reduce_scatter"}),
+    points=3,
+)

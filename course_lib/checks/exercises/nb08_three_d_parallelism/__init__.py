@@ -1,0 +1,1 @@
+"""Notebook 08: three axes at once, where they lie, and what a cluster makes of them."""

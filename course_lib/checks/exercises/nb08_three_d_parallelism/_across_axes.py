@@ -1,0 +1,45 @@
+"""What the exercises loss_everywhere and norm_on_a_mesh share."""
+
+import torch.distributed as dist
+
+from course_lib.checks import gates
+from course_lib.checks.exercise import Finding, Observation
+
+from ._axes import (
+    AXES,
+    Sizes,
+    groups,
+)
+
+EXACT = 1e-9
+
+
+FEW_BYTES = 400  # some numbers, and not a gradient
+
+
+MESHES: tuple[Sizes, ...] = (
+    {"pipeline": 2, "data": 1, "tensor": 2},
+    {"pipeline": 1, "data": 2, "tensor": 2},
+    {"pipeline": 2, "data": 2, "tensor": 1},
+    {"tensor": 1, "data": 3, "pipeline": 1},
+    {"data": 1, "tensor": 1, "pipeline": 3},
+)
+
+
+def open(sizes: Sizes) -> dict[str, dist.ProcessGroup]:
+    """This rank's group along each axis."""
+    mine = {}
+    for axis in AXES:
+        for ranks in groups(axis, sizes):
+            group = dist.new_group(ranks)
+            if dist.get_rank() in ranks:
+                mine[axis] = group
+    return mine
+
+
+def few_bytes(observation: Observation, what: str) -> Finding | None:
+    for rank in range(len(observation.values)):
+        rule = f"{what}: one number, or a few, has to travel"
+        if finding := gates.sent(observation, rank, 0, FEW_BYTES, rule):
+            return finding
+    return None

@@ -1,0 +1,164 @@
+"""The least model parallelism that fits.
+
+choose_mesh(model, cluster) -> {"pipeline": p, "data": d, "tensor": t}
+    model: {"parameters", "layers", "heads"}; cluster: {"devices", "per_node", "memory"}, in bytes.
+    With ZeRO-1, model states take 4 + 12/d bytes a parameter that a device works with, and may fill
+    60 % of its memory. t divides the heads and stays inside a node, p divides the layers, and all
+    devices are used. Of the meshes that fit, the one with the smallest t * p, and of these with the
+    largest t: Narayanan et al., SC 2021, takeaways 1 and 2.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+
+_SHARE = 0.6
+
+
+_CASES = 9
+
+
+_AXES = ("pipeline", "data", "tensor")
+
+
+Mesh = tuple[int, int, int]  # pipeline, data, tensor
+
+
+_MODELS = {  # Megatron-LM, SC 2021, table 1
+    "1.7B": {"parameters": 1.7e9, "layers": 24, "heads": 24},
+    "7.5B": {"parameters": 7.5e9, "layers": 36, "heads": 32},
+    "18B": {"parameters": 18.4e9, "layers": 40, "heads": 48},
+    "76B": {"parameters": 76.1e9, "layers": 60, "heads": 80},
+    "175B": {"parameters": 175e9, "layers": 96, "heads": 96},
+    "530B": {"parameters": 529.6e9, "layers": 105, "heads": 128},
+    "1T": {"parameters": 1008e9, "layers": 128, "heads": 160},
+}
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    cases = [
+        _case("1.7B", 32, 8, 80e9),
+        _case("18B", 256, 8, 80e9),
+        _case("18B", 240, 8, 32e9),
+        _case("175B", 1024, 8, 80e9),
+        _case("530B", 2520, 8, 80e9),
+    ]
+    while len(cases) < _CASES:
+        per_node, memory = rng.choice((4, 8)), rng.choice((40e9, 80e9, 141e9))
+        devices = per_node * rng.choice((60, 96, 120, 240))
+        case = _case(rng.choice(sorted(_MODELS)), devices, per_node, memory)
+        if _fitting(case):
+            cases.append(case)
+    return cases
+
+
+def _case(name: str, devices: int, per_node: int, memory: float) -> Case:
+    label = f"{name} on {devices} devices of {memory / 1e9:g} GB, {per_node} in a node"
+    cluster = {"devices": devices, "per_node": per_node, "memory": memory}
+    return Case(1, label, {"model": _MODELS[name], "cluster": cluster})
+
+
+def _on_rank(answer: Callable, case: Case) -> Any:
+    return plain(answer(dict(case.data["model"]), dict(case.data["cluster"])))
+
+
+def _bytes(case: Case, mesh: Mesh) -> float:
+    pipeline, data, tensor = mesh
+    return case.data["model"]["parameters"] / (pipeline * tensor) * (4 + 12 / data)
+
+
+def _problem(case: Case, mesh: Mesh) -> str:
+    """Why this mesh is not possible; "" if it is."""
+    model, cluster = case.data["model"], case.data["cluster"]
+    pipeline, data, tensor = mesh
+    if min(mesh) < 1 or pipeline * data * tensor != cluster["devices"]:
+        return f"{pipeline} x {data} x {tensor} is not {cluster['devices']} devices"
+    if tensor > cluster["per_node"]:
+        return f"a tensor axis of {tensor} leaves the node of {cluster['per_node']}"
+    if model["heads"] % tensor:
+        return f"{model['heads']} heads do not divide over a tensor axis of {tensor}"
+    if model["layers"] % pipeline:
+        return f"{model['layers']} layers do not divide over a pipeline axis of {pipeline}"
+    room, need = _SHARE * cluster["memory"], _bytes(case, mesh)
+    if need > room:
+        return (
+            f"it does not fit: {need / 1e9:.1f} GB of model states, and {room / 1e9:.1f} GB are "
+            "for them"
+        )
+    return ""
+
+
+def _fitting(case: Case) -> list[Mesh]:
+    devices = case.data["cluster"]["devices"]
+    meshes = (
+        (pipeline, devices // (pipeline * tensor), tensor)
+        for tensor in range(1, case.data["cluster"]["per_node"] + 1)
+        for pipeline in range(1, case.data["model"]["layers"] + 1)
+        if devices % (pipeline * tensor) == 0
+    )
+    return [mesh for mesh in meshes if not _problem(case, mesh)]
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    answered = observation.values[0]
+    best = min(_fitting(case), key=lambda mesh: (mesh[0] * mesh[2], -mesh[2]))
+    if not isinstance(answered, dict) or set(answered) != set(_AXES):
+        return Finding(
+            "the answer is a dict with the sizes of pipeline, data and tensor",
+            input=case.label,
+            got=kind_of(answered),
+        )
+    sizes = [answered[axis] for axis in _AXES]
+    if not all(isinstance(size, int) for size in sizes):
+        return Finding(
+            "sizes are whole numbers: use // to divide", input=case.label, got=f"{sizes}"
+        )
+    pipeline, data, tensor = sizes
+    mesh = (pipeline, data, tensor)
+    if mesh == best:
+        return None
+    if problem := _problem(case, mesh):
+        likely = problem
+    elif pipeline * tensor > best[0] * best[2]:
+        likely = (
+            f"it fits, but less model parallelism fits too: {best[0] * best[2]} devices a replica "
+            f"in place of {pipeline * tensor}, and so more replicas"
+        )
+    else:
+        likely = (
+            "it fits with as few devices a replica, but inside a node the tensor axis comes first: "
+            "it has no bubble"
+        )
+    return Finding(likely, input=case.label, expected=_shown(best), got=_shown(mesh))
+
+
+def _shown(mesh: Mesh) -> str:
+    return ", ".join(f"{axis} {size}" for axis, size in zip(_AXES, mesh, strict=True))
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(model, cluster)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        There are not many meshes: try them all. What makes one impossible, and in which order are
+        the possible ones better?
+        """,
+        """
+        Two loops, over the tensor and the pipeline axis; data is what is left of the devices. Skip
+        what does not divide, then what does not fit. Keep the best by the pair (t * p, -t).
+        """,
+        """
+        fits = parameters / (t * p) * (4 + 12 / d) <= 0.6 * memory. Collect ((t * p, -t), mesh) for
+        all that fit and take the smallest with min().
+        """,
+    ),
+    passed="the smallest replica that fits, tensor axis first, as Megatron-LM's rule has it",
+    allowed=frozenset(),
+)

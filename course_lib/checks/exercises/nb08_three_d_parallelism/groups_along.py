@@ -1,0 +1,109 @@
+"""With whom a rank stands along an axis.
+
+groups_along(axis, sizes) -> list of groups, each a list of ranks
+    `sizes` is {axis: number of ranks}, the outermost axis first; the last axis moves fastest.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+
+from ._axes import (
+    AXES,
+    Sizes,
+    groups,
+    named,
+    places,
+    size,
+)
+from ._places import cases
+
+
+def _groups_on_rank(answer: Callable, case: Case) -> Any:
+    return {axis: plain(answer(axis, dict(case.data["sizes"]))) for axis in AXES}
+
+
+def _judge_groups(case: Case, observation: Observation) -> Finding | None:
+    sizes = case.data["sizes"]
+    for axis, answered in observation.values[0].items():
+        want = groups(axis, sizes)
+        got = _as_lists(answered)
+        if got is None or sorted(got) != sorted(want):
+            return Finding(
+                _groups_cause(got, axis, sizes),
+                input=f"{axis} in {named(sizes)}",
+                expected=_shown(want),
+                got=kind_of(answered) if got is None else _shown(got),
+            )
+    return None
+
+
+def _as_lists(answered: Any) -> list[list[int]] | None:
+    if not isinstance(answered, list | tuple):
+        return None
+    if not all(isinstance(group, list | tuple) for group in answered):
+        return None
+    return [list(group) for group in answered]
+
+
+def _groups_cause(got: list[list[int]] | None, axis: str, sizes: Sizes) -> str:
+    if got is None:
+        return "the answer is a list of groups, each a list of ranks"
+    ranks = sorted(rank for group in got for rank in group)
+    others = [other for other in sizes if sizes[other] > 1 and other != axis]
+    for other in others:
+        if sorted(got) == sorted(groups(other, sizes)):
+            return (
+                f"these are the groups along {other}: the ranks of a group differ on {axis} alone"
+            )
+    if sorted(map(sorted, got)) == sorted(groups(axis, sizes)):
+        return f"right ranks, wrong order: in a group they stand in the order of the {axis} axis"
+    slices: dict[int, list[int]] = {}
+    for rank, place in enumerate(places(sizes)):
+        slices.setdefault(place[axis], []).append(rank)
+    if sorted(got) == sorted(slices.values()):
+        return (
+            f"these ranks have the same place on {axis}; a group along {axis} has one rank from "
+            "each place, and the same place on the other axes"
+        )
+    if ranks != list(range(size(sizes))):
+        return f"every rank is in exactly one group along an axis, {size(sizes)} ranks in all"
+    step = sizes[axis]
+    if got == [list(range(i, i + step)) for i in range(0, size(sizes), step)]:
+        return (
+            "neighbours in rank are a group on the last axis only; on another one, ranks stand as "
+            "far apart as the axes after it have ranks"
+        )
+    return f"two ranks are in one group along {axis} if their places differ there and nowhere else"
+
+
+def _shown(found: list[list[int]]) -> str:
+    more = f" and {len(found) - 4} more" if len(found) > 4 else ""
+    return ", ".join(map(str, found[:4])) + more
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(axis, sizes)",
+    cases=cases,
+    on_rank=_groups_on_rank,
+    judge=_judge_groups,
+    hints=(
+        """
+        Two ranks are in one group if their places differ on this axis and on no other. What do all
+        members of a group have in common?
+        """,
+        """
+        Walk over all ranks. Take the place of each, leave out the axis, and use what remains as the
+        key of a dict of lists.
+        """,
+        """
+        key = tuple(p for a, p in place_of_rank(rank, sizes).items() if a != axis);
+        found.setdefault(key, []).append(rank). The answer is list(found.values()).
+        """,
+    ),
+    passed="every rank is in one group along each axis of 4 meshes",
+    allowed=frozenset(),
+)

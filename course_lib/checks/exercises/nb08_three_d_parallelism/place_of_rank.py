@@ -1,0 +1,84 @@
+"""Where a rank stands.
+
+place_of_rank(rank, sizes) -> {axis: coordinate}
+    `sizes` is {axis: number of ranks}, the outermost axis first; the last axis moves fastest.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+
+from ._axes import (
+    Sizes,
+    named,
+    places,
+    size,
+)
+from ._places import cases
+
+
+def _places_on_rank(answer: Callable, case: Case) -> Any:
+    sizes = case.data["sizes"]
+    return [plain(answer(rank, dict(sizes))) for rank in range(size(sizes))]
+
+
+def _judge_places(case: Case, observation: Observation) -> Finding | None:
+    sizes = case.data["sizes"]
+    want, got = places(sizes), observation.values[0]
+    for rank, (wanted, answered) in enumerate(zip(want, got, strict=True)):
+        if answered != wanted:
+            return Finding(
+                _place_cause(answered, rank, sizes, got),
+                input=f"rank {rank} of {named(sizes)}",
+                expected=f"{wanted}",
+                got=f"{answered}" if isinstance(answered, dict) else kind_of(answered),
+            )
+    return None
+
+
+def _place_cause(answered: Any, rank: int, sizes: Sizes, got: list) -> str:
+    if not isinstance(answered, dict) or set(answered) != set(sizes):
+        return "the answer is a dict with a place for each axis of `sizes`"
+    backwards = places(dict(reversed(sizes.items())))
+    if got == [{axis: place[axis] for axis in sizes} for place in backwards]:
+        return (
+            "this has the first axis innermost, so that neighbours in rank differ there: the last "
+            "axis is the one that moves fastest"
+        )
+    if any(not isinstance(v, int) or v >= sizes[axis] for axis, v in answered.items()):
+        return "a place on an axis is a whole number below the size of that axis"
+    if got == [{axis: rank % n for axis, n in sizes.items()} for rank in range(size(sizes))]:
+        return "after taking rank % size on one axis, go on with rank // size on the next"
+    taken = [got.index(place) for place in got]
+    if taken != list(range(len(taken))):
+        again = next(i for i, first in enumerate(taken) if first != i)
+        return f"ranks {taken[again]} and {again} would stand at the same place"
+    return (
+        "count on paper: the last axis goes 0, 1, ... and starts again; then the one before moves"
+    )
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(rank, sizes)",
+    cases=cases,
+    on_rank=_places_on_rank,
+    judge=_judge_places,
+    hints=(
+        """
+        It is how a clock works: seconds, minutes, hours. Which axis is the seconds?
+        """,
+        """
+        Go through the axes from the last to the first. On each, `rank % size` is the place, and
+        `rank // size` is what is left for the axes before it.
+        """,
+        """
+        for axis in reversed(sizes): rank, place = divmod(rank, sizes[axis]). Collect the places in
+        a dict and return it.
+        """,
+    ),
+    passed="every rank of 4 meshes has a place of its own",
+    allowed=frozenset(),
+)

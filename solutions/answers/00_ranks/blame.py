@@ -1,0 +1,95 @@
+"""Known answers to blame."""
+
+from course_lib.checks.known_answers import right, wrong
+
+
+@right
+def blame(waits):
+    """Ends are whoever is waited for and waits for nobody; circles are found by closing them."""
+    arrows = {rank: peer for rank, peer in waits.items() if peer is not None}
+    ends = set(arrows.values()) - set(arrows)
+    reached = {rank: {rank} for rank in arrows}
+    for rank, seen in reached.items():
+        seen.clear()
+        here = arrows[rank]
+        while here not in seen:
+            seen.add(here)
+            here = arrows.get(here, here)
+    return sorted(ends | {rank for rank, seen in reached.items() if rank in seen})
+
+
+@wrong(says="nobody waits for rank")
+def blame_all_who_do_not_wait(waits):
+    idle = [rank for rank, peer in waits.items() if peer is None]
+    return idle or sorted(waits)
+
+
+@wrong(says="rank 0 waits for rank 1, and is itself only held up")
+def blame_all_who_wait(waits):
+    return sorted(rank for rank, peer in waits.items() if peer is not None)
+
+
+@wrong(says="rank 1 waits for rank 2, and is itself only held up")
+def blame_the_next(waits):
+    return sorted({peer for peer in waits.values() if peer is not None})
+
+
+@wrong(says="never arrives: stop at a rank that you have been to")
+def follow_for_ever(waits):
+    found = set()
+    for rank, peer in waits.items():
+        while waits[rank] is not None:
+            rank = waits[rank]
+        if peer is not None:
+            found.add(rank)
+    return sorted(found)
+
+
+@wrong(says="it is part of a circle")
+def blame_ends_only(waits):
+    waited_for = set(waits.values()) - {None}
+    return sorted(rank for rank in waited_for if waits[rank] is None)
+
+
+def walked(waits, start):
+    """(path, where it ended)"""
+    path, rank = [], start
+    while waits[rank] is not None and rank not in path:
+        path.append(rank)
+        rank = waits[rank]
+    return path, rank
+
+
+@wrong(says="All members are to blame alike")
+def blame_where_the_walk_began(waits):
+    waiting = [rank for rank, peer in waits.items() if peer is not None]
+    return sorted({walked(waits, rank)[1] for rank in waiting[:1]})
+
+
+@wrong(says="rank 0 waits for rank 1, and is itself only held up: follow the arrow on")
+def blame_the_way_in(waits):
+    found = set()
+    for start in waits:
+        path, end = walked(waits, start)
+        found.update(path if waits[end] is not None else [end] if path else [])
+    return sorted(found)
+
+
+@wrong(says="it waits for nobody")
+def blame_circles_only(waits):
+    found = set()
+    for start in waits:
+        path, end = walked(waits, start)
+        found.update(path[path.index(end) :] if end in path else [])
+    return sorted(found)
+
+
+@wrong(says="a rank is to blame once")
+def blame_for_each_wait(waits):
+    ends = [walked(waits, rank) for rank in waits]
+    return sorted(end for path, end in ends if path)
+
+
+@wrong(says="you returned a set")
+def blame_as_a_set(waits):
+    return {walked(waits, rank)[1] for rank in waits}

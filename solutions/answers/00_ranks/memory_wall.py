@@ -1,0 +1,67 @@
+"""Known answers to memory_wall."""
+
+import math
+
+from course_lib.checks.known_answers import right, wrong
+
+
+@right
+def memory_wall(parameters, device_bytes):
+    needed = parameters << 4
+    return [parameters << 2, needed, -(-needed // device_bytes)]
+
+
+@wrong(says="the optimizer's 12 bytes alone")
+def wall_of_the_optimizer(parameters, device_bytes):
+    return 4 * parameters, 12 * parameters, math.ceil(12 * parameters / device_bytes)
+
+
+@wrong(says="the optimizer's state is missing")
+def wall_without_optimizer(parameters, device_bytes):
+    return 4 * parameters, 4 * parameters, math.ceil(4 * parameters / device_bytes)
+
+
+@wrong(says="round up, not down")
+def wall_rounded_down(parameters, device_bytes):
+    return 4 * parameters, 16 * parameters, 16 * parameters // device_bytes
+
+
+@wrong(says="needs no device more")
+def wall_with_one_more(parameters, device_bytes):
+    return 4 * parameters, 16 * parameters, 16 * parameters // device_bytes + 1
+
+
+@wrong(says="devices come whole")
+def wall_with_a_fraction(parameters, device_bytes):
+    return 4 * parameters, 16 * parameters, 16 * parameters / device_bytes
+
+
+@wrong(says="these devices only hold the weights")
+def wall_for_the_weights(parameters, device_bytes):
+    hold = 4 * parameters
+    return hold, 16 * parameters, math.ceil(hold / device_bytes)
+
+
+@wrong(says="this is the number of GB, and bytes are asked")
+def wall_in_gigabytes(parameters, device_bytes):
+    return 4 * parameters / 1e9, 16 * parameters / 1e9, math.ceil(16 * parameters / device_bytes)
+
+
+@wrong(says="this is the number of GiB")
+def wall_in_powers_of_two(parameters, device_bytes):
+    return 4 * parameters / 2**30, 16 * parameters / 2**30, 35
+
+
+@wrong(says="2 is what bfloat16 and float16 have")
+def wall_in_half(parameters, device_bytes):
+    return 2 * parameters, 16 * parameters, math.ceil(16 * parameters / device_bytes)
+
+
+@wrong(says="hold is 4 bytes for each parameter, and nothing else")
+def wall_of_gpt3(parameters, device_bytes):
+    return 700_000_000_000, 2_800_000_000_000, 35
+
+
+@wrong(says="you returned a dict")
+def wall_by_name(parameters, device_bytes):
+    return {"hold": 4 * parameters, "train": 16 * parameters, "devices": 35}

@@ -1,0 +1,116 @@
+"""Known answers to scatter_by_sends."""
+
+import os
+
+import torch
+import torch.distributed as dist
+
+from course_lib.checks.known_answers import right, wrong
+
+from ._common import others
+
+
+@right
+def scatter_by_sends(output, pieces, root):
+    if pieces is None:
+        dist.irecv(output, root).wait()
+        return
+    output[...] = pieces[root]
+    for work in [dist.isend(piece, i) for i, piece in enumerate(pieces) if i != root]:
+        work.wait()
+
+
+def scattered(output, pieces, root, which=lambda rank: rank):
+    if dist.get_rank() == root:
+        for other in others():
+            dist.send(pieces[which(other)], other)
+        output.copy_(pieces[which(root)])
+    else:
+        dist.recv(output, root)
+
+
+@wrong(says="The root has a piece of its own, which needs no message")
+def the_root_forgets_itself(output, pieces, root):
+    if dist.get_rank() == root:
+        for other in others():
+            dist.send(pieces[other], other)
+    else:
+        dist.recv(output, root)
+
+
+@wrong(says="this is piece 0, which belongs to rank 0")
+def everyone_gets_the_first(output, pieces, root):
+    scattered(output, pieces, root, which=lambda rank: 0)
+
+
+@wrong(says="this is piece 2, which belongs to rank 2")
+def in_reverse(output, pieces, root):
+    scattered(output, pieces, root, which=lambda rank: dist.get_world_size() - 1 - rank)
+
+
+@wrong(says="Does anyone need more than its own piece?")
+def everyone_gets_everything(output, pieces, root):
+    n = dist.get_world_size()
+    if dist.get_rank() == root:
+        everything = torch.stack(pieces)
+        for other in others():
+            dist.send(everything, other)
+    else:
+        everything = output.new_empty(n, *output.shape)
+        dist.recv(everything, root)
+    output.copy_(everything[dist.get_rank()])
+
+
+@wrong(says="receive into output")
+def scatter_returns_it(output, pieces, root):
+    if dist.get_rank() == root:
+        for other in others():
+            dist.send(pieces[other], other)
+        return pieces[root]
+    piece = torch.empty_like(output)
+    dist.recv(piece, root)
+    return piece
+
+
+@wrong(says="'NoneType' object")
+def everyone_looks_into_pieces(output, pieces, root):
+    for rank, piece in enumerate(pieces):
+        if dist.get_rank() == root and rank != root:
+            dist.send(piece, rank)
+    if dist.get_rank() == root:
+        output.copy_(pieces[root])
+    else:
+        dist.recv(output, root)
+
+
+@wrong(says="rank 2 waits for a message from rank 0")
+def last_piece_forgotten(output, pieces, root):
+    if dist.get_rank() == root:
+        for rank, piece in list(enumerate(pieces))[:-1]:
+            if rank != root:
+                dist.send(piece, rank)
+        output.copy_(pieces[root])
+    else:
+        dist.recv(output, root)
+
+
+@wrong(says="the root is rank 3 here, and not rank 0")
+def scattered_from_rank_0(output, pieces, root):
+    if dist.get_rank() == 0:
+        for other in others():
+            dist.send(pieces[other], other)
+        output.copy_(pieces[0])
+    else:
+        dist.recv(output, 0)
+
+
+@wrong(says="your ranks ran scatter")
+def scattered_by_the_builtin(output, pieces, root):
+    dist.scatter(output, pieces, root)
+
+
+@wrong(says="left with exit code 0, without returning")
+def leaves_when_done(output, pieces, root):
+    scattered(output, pieces, root)
+    if dist.get_rank() != root:
+        os._exit(0)

@@ -1,0 +1,41 @@
+"""Known answers to bytes_sent."""
+
+import torch
+
+from course_lib.checks.known_answers import right, wrong
+
+
+@right
+def bytes_sent(workers, size, servers):
+    ring = sum(size / workers for _ in range(2 * (workers - 1)))
+    return [workers * (size / servers), torch.tensor(float(size)), ring]
+
+
+@wrong(says="with several servers each has only its part of the keys")
+def all_keys_by_each_server(workers, size, servers):
+    return workers * size, size, 2 * (workers - 1) / workers * size
+
+
+@wrong(says="this is in and out together")
+def in_and_out(workers, size, servers):
+    return 2 * workers * size / servers, size, 2 * (workers - 1) / workers * size
+
+
+@wrong(says="a worker sends to every server, its whole gradient in all")
+def worker_to_one_server(workers, size, servers):
+    return workers * size / servers, size / servers, 2 * (workers - 1) / workers * size
+
+
+@wrong(says="the ring goes round twice")
+def one_round(workers, size, servers):
+    return workers * size / servers, size, (workers - 1) / workers * size
+
+
+@wrong(says="2(n-1)/n of the tensor: n - 1 steps of one n-th")
+def rough_ring(workers, size, servers):
+    return workers * size / servers, size, 2 * size
+
+
+@wrong(says="three numbers are asked")
+def only_the_server(workers, size, servers):
+    return workers * size / servers

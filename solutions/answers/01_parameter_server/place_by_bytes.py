@@ -1,0 +1,104 @@
+"""Known answers to place_by_bytes."""
+
+import itertools
+from itertools import pairwise
+
+from course_lib.checks.known_answers import right, wrong
+
+
+@right
+def place_by_bytes(sizes, servers):
+    """Element by element, then runs of it."""
+    line = [(t, i) for t, size in enumerate(sizes) for i in range(size)]
+    placed, taken = [], 0
+    for server in range(servers):
+        share = len(line) // servers + (server < len(line) % servers)
+        mine, taken = line[taken : taken + share], taken + share
+        pieces = []
+        for tensor, run in itertools.groupby(mine, key=lambda element: element[0]):
+            numbers = [i for _, i in run]
+            pieces.append([tensor, numbers[0], numbers[-1] + 1])
+        placed.append(tuple(pieces))
+    return tuple(placed)
+
+
+def cut_the_line(total, servers):
+    return [total * s // servers for s in range(servers + 1)]
+
+
+@wrong(says="only whole tensors are dealt out")
+def whole_tensors(sizes, servers):
+    placed, loads = [[] for _ in range(servers)], [0] * servers
+    for tensor in sorted(range(len(sizes)), key=lambda t: -sizes[t]):
+        least = loads.index(min(loads))
+        placed[least].append((tensor, 0, sizes[tensor]))
+        loads[least] += sizes[tensor]
+    return placed
+
+
+@wrong(says="each tensor is cut for itself")
+def each_tensor_cut(sizes, servers):
+    placed = [[] for _ in range(servers)]
+    for tensor, size in enumerate(sizes):
+        edges = [-(-size * s // servers) for s in range(servers + 1)]
+        for server in range(servers):
+            start, stop = edges[server], edges[server + 1]
+            if start < stop:
+                placed[server].append((tensor, start, stop))
+    return placed
+
+
+@wrong(says="the remainder of the division lands on one server")
+def remainder_on_the_last(sizes, servers):
+    return pieces_of(sizes, [sum(sizes) // servers * s for s in range(servers)] + [sum(sizes)])
+
+
+@wrong(says="nobody owns some elements")
+def remainder_lost(sizes, servers):
+    return pieces_of(sizes, [sum(sizes) // servers * s for s in range(servers + 1)])
+
+
+@wrong(says="start and stop count within one tensor")
+def numbers_of_the_line(sizes, servers):
+    edges, offsets = cut_the_line(sum(sizes), servers), [0]
+    for size in sizes:
+        offsets.append(offsets[-1] + size)
+    return [
+        [
+            (t, max(offsets[t], edges[s]), min(offsets[t + 1], edges[s + 1]))
+            for t in range(len(sizes))
+            if max(offsets[t], edges[s]) < min(offsets[t + 1], edges[s + 1])
+        ]
+        for s in range(servers)
+    ]
+
+
+@wrong(says="some have two owners")
+def stop_included(sizes, servers):
+    return [
+        [(t, start, min(stop + 1, sizes[t])) for t, start, stop in pieces]
+        for pieces in pieces_of(sizes, cut_the_line(sum(sizes), servers))
+    ]
+
+
+@wrong(says="these are not ranges in order")
+def element_by_element(sizes, servers):
+    line = [(t, i, i + 1) for t, size in enumerate(sizes) for i in range(size)]
+    return [line[server::servers] for server in range(servers)]
+
+
+@wrong(says="a list of pieces for every server is asked")
+def only_servers_with_keys(sizes, servers):
+    return [p for p in pieces_of(sizes, cut_the_line(sum(sizes), servers)) if p]
+
+
+def pieces_of(sizes, edges):
+    placed, offsets = [], [sum(sizes[:t]) for t in range(len(sizes))]
+    for low, high in pairwise(edges):
+        pieces = []
+        for t, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
+            start, stop = max(low, offset) - offset, min(high, offset + size) - offset
+            if start < stop:
+                pieces.append((t, start, stop))
+        placed.append(pieces)
+    return placed

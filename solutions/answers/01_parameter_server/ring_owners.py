@@ -1,0 +1,65 @@
+"""Known answers to ring_owners."""
+
+from bisect import bisect_left
+
+from course_lib.checks.known_answers import right, wrong
+
+
+@right
+def ring_owners(keys, servers, points, place):
+    """For every key the point with the shortest way up, round the ring."""
+    ring = [(place(f"{s}/{i}"), s) for s in range(servers) for i in range(points)]
+    owners = []
+    for key in keys:
+        at = place(key)
+        owners.append(min(ring, key=lambda point: (point[0] - at) % 2**64)[1])
+    return tuple(owners)
+
+
+def sorted_ring(servers, points, place):
+    return sorted((place(f"{s}/{i}"), s) for s in range(servers) for i in range(points))
+
+
+@wrong(says="this is the place modulo the number of servers")
+def modulo(keys, servers, points, place):
+    return [place(key) % servers for key in keys]
+
+
+@wrong(says="only one point of each server is on the ring")
+def one_point_each(keys, servers, points, place):
+    ring = sorted_ring(servers, 1, place)
+    places = [at for at, _ in ring]
+    return [ring[bisect_left(places, place(key)) % len(ring)][1] for key in keys]
+
+
+@wrong(says="this is the one below")
+def the_point_below(keys, servers, points, place):
+    ring = sorted_ring(servers, points, place)
+    places = [at for at, _ in ring]
+    return [ring[bisect_left(places, place(key)) - 1][1] for key in keys]
+
+
+@wrong(says="above the last point the ring starts again")
+def no_way_round(keys, servers, points, place):
+    ring = sorted_ring(servers, points, place)
+    places = [at for at, _ in ring]
+    return [ring[min(bisect_left(places, place(key)), len(ring) - 1)][1] for key in keys]
+
+
+@wrong(says="a key that lies exactly on a point belongs to that point")
+def strictly_above(keys, servers, points, place):
+    ring = sorted_ring(servers, points, place)
+    return [next((server for at, server in ring if at > place(key)), ring[0][1]) for key in keys]
+
+
+@wrong(says="this is the nearest point")
+def nearest_point(keys, servers, points, place):
+    ring = [(place(f"{s}/{i}"), s) for s in range(servers) for i in range(points)]
+    return [min(ring, key=lambda point: abs(point[0] - place(key)))[1] for key in keys]
+
+
+@wrong(says="a list with the number of a server for every key")
+def names_of_points(keys, servers, points, place):
+    ring = sorted((place(f"{s}/{i}"), f"{s}/{i}") for s in range(servers) for i in range(points))
+    places = [at for at, _ in ring]
+    return [ring[bisect_left(places, place(key)) % len(ring)][1] for key in keys]

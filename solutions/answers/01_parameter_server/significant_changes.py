@@ -1,0 +1,91 @@
+"""Known answers to significant_changes."""
+
+import torch
+
+from course_lib.checks.known_answers import right, wrong
+
+
+@right
+def significant_changes(unsent, change, threshold):
+    unsent.copy_(unsent + change)
+    significant = (unsent > threshold) | (unsent < -threshold)
+    indices = torch.arange(len(unsent))[significant]
+    values = torch.index_select(unsent, 0, indices)
+    unsent.masked_fill_(significant, 0.0)
+    return [indices, values]
+
+
+def filtered(unsent, change, threshold, mask=lambda unsent, t: unsent.abs() > t):
+    unsent += change
+    indices = mask(unsent, threshold).nonzero().reshape(-1)
+    values = unsent[indices]
+    unsent[indices] = 0
+    return indices, values
+
+
+@wrong(says="small ones add up")
+def only_the_new_change(unsent, change, threshold):
+    indices = (change.abs() > threshold).nonzero().reshape(-1)
+    unsent += change
+    values = unsent[indices]
+    unsent[indices] = 0
+    return indices, values
+
+
+@wrong(says="a large negative change is significant as well")
+def only_positive(unsent, change, threshold):
+    return filtered(unsent, change, threshold, lambda unsent, t: unsent > t)
+
+
+@wrong(says="above the threshold, not at it")
+def at_the_threshold(unsent, change, threshold):
+    return filtered(unsent, change, threshold, lambda unsent, t: unsent.abs() >= t)
+
+
+@wrong(says="you clear the others as well")
+def rest_thrown_away(unsent, change, threshold):
+    indices, values = filtered(unsent, change, threshold)
+    unsent.zero_()
+    return indices, values
+
+
+@wrong(says="what was sent is still there")
+def sent_again_and_again(unsent, change, threshold):
+    unsent += change
+    indices = (unsent.abs() > threshold).nonzero().reshape(-1)
+    return indices, unsent[indices]
+
+
+@wrong(says="take the values before you clear them")
+def cleared_too_early(unsent, change, threshold):
+    unsent += change
+    indices = (unsent.abs() > threshold).nonzero().reshape(-1)
+    unsent[indices] = 0
+    return indices, unsent[indices]
+
+
+@wrong(says="`unsent` is as it was before the call")
+def not_in_place(unsent, change, threshold):
+    return filtered(unsent.clone(), change, threshold)
+
+
+@wrong(says="what is sent has a sign")
+def sizes_sent(unsent, change, threshold):
+    indices, values = filtered(unsent, change, threshold)
+    return indices, values.abs()
+
+
+@wrong(says="it has been written to")
+def change_used_as_buffer(unsent, change, threshold):
+    change += unsent
+    unsent.copy_(change)
+    indices = (change.abs() > threshold).nonzero().reshape(-1)
+    values = change[indices]
+    unsent[indices] = 0
+    return indices, values
+
+
+@wrong(says="everything is sent")
+def no_filter(unsent, change, threshold):
+    indices = torch.arange(len(unsent))
+    return indices, unsent + change

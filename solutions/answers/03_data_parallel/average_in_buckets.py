@@ -1,0 +1,185 @@
+"""Known answers to average_in_buckets."""
+
+import torch
+import torch.distributed as dist
+
+from course_lib.checks.known_answers import right, wrong
+from course_lib.techniques.data_parallel import DataParallel
+
+
+@right
+def average_in_buckets(model, bucket_bytes):
+    """Flat buffers that live as long as the model, with .grad as views of them."""
+    n = dist.get_world_size()
+    buckets, works = [], []
+    for p in [p for p in model.parameters() if p.requires_grad][::-1]:
+        if not buckets or buckets[-1]["bytes"] + p.nbytes > bucket_bytes:
+            buckets.append({"parameters": [], "bytes": 0, "ready": 0})
+        buckets[-1]["parameters"].append(p)
+        buckets[-1]["bytes"] += p.nbytes
+
+    def send(bucket):
+        parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket["parameters"]]
+        bucket["flat"] = torch.cat([part.reshape(-1) / n for part in parts])
+        works.append(dist.all_reduce(bucket["flat"], async_op=True))
+
+    def hook_of(bucket):
+        def hook(_):
+            bucket["ready"] += 1
+            while len(works) < len(buckets):
+                next_one = buckets[len(works)]
+                if next_one["ready"] < len(next_one["parameters"]):
+                    break
+                send(next_one)
+
+        return hook
+
+    for bucket in buckets:
+        for p in bucket["parameters"]:
+            p.register_post_accumulate_grad_hook(hook_of(bucket))
+
+    def synchronize():
+        for bucket in buckets[len(works) :]:
+            send(bucket)
+        for bucket, work in zip(buckets, works, strict=True):
+            work.wait()
+            offset = 0
+            for p in bucket["parameters"]:
+                p.grad = bucket["flat"][offset : offset + p.numel()].view_as(p)
+                offset += p.numel()
+            bucket["ready"] = 0
+        works.clear()
+
+    return synchronize
+
+
+def in_buckets(
+    model,
+    bucket_bytes,
+    backwards=True,
+    share=None,
+    wait=False,
+    at_the_end=False,
+    flush=True,
+    in_line=True,
+    write_back=True,
+    gradient_of=lambda p: p.grad,
+):
+    n = dist.get_world_size()
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    buckets = []
+    for p in parameters[::-1] if backwards else parameters:
+        if not buckets or sum(q.nbytes for q in buckets[-1]) + p.nbytes > bucket_bytes:
+            buckets.append([])
+        buckets[-1].append(p)
+    missing, under_way = [len(bucket) for bucket in buckets], {}
+
+    def send(i):
+        grads = [gradient_of(p) for p in buckets[i]]
+        grads = [
+            torch.zeros_like(p) if g is None else g for p, g in zip(buckets[i], grads, strict=True)
+        ]
+        buffer = torch.cat([g.detach().flatten() for g in grads])
+        work = dist.all_reduce(buffer, async_op=True)
+        if wait:
+            work.wait()
+        under_way[i] = work, buffer
+
+    def hook_of(i):
+        def hook(_):
+            missing[i] -= 1
+            if at_the_end:
+                return
+            if not in_line and missing[i] == 0:
+                send(i)
+            while in_line and len(under_way) < len(buckets) and missing[len(under_way)] == 0:
+                send(len(under_way))
+
+        return hook
+
+    for i, bucket in enumerate(buckets):
+        for p in bucket:
+            p.register_post_accumulate_grad_hook(hook_of(i))
+
+    def synchronize():
+        for i in range(len(buckets)):
+            if flush and i not in under_way:
+                send(i)
+        for i, (work, buffer) in under_way.items():
+            work.wait()
+            buffer *= 1 / n if share is None else share
+            parts = buffer.split([p.numel() for p in buckets[i]])
+            for p, part in zip(buckets[i], parts, strict=True):
+                if write_back:
+                    p.grad = part.view_as(p)
+        under_way.clear()
+        missing[:] = [len(bucket) for bucket in buckets]
+
+    return synchronize
+
+
+@wrong(says="exactly 2 times the reference: you summed, and an average is")
+def bucket_sums(model, bucket_bytes):
+    return in_buckets(model, bucket_bytes, share=1.0)
+
+
+@wrong(says="exactly 1/2 of the reference: divided by the number of ranks tw")
+def bucket_divided_twice(model, bucket_bytes):
+    return in_buckets(model, bucket_bytes, share=1 / dist.get_world_size() ** 2)
+
+
+@wrong(says="this is the rank's own gradient, which nobody has averaged")
+def buckets_never_copied_back(model, bucket_bytes):
+    return in_buckets(model, bucket_bytes, write_back=False)
+
+
+@wrong(says="the values differ")
+def the_hooks_argument_as_gradient(model, bucket_bytes):
+    """The argument of the hook is the parameter: picotron's hook took it for the gradient."""
+    return in_buckets(model, bucket_bytes, gradient_of=lambda grad: grad)
+
+
+@wrong(says="all of them went out when backward was at its end")
+def buckets_from_the_first_layer(model, bucket_bytes):
+    return in_buckets(model, bucket_bytes, backwards=False)
+
+
+@wrong(says="all-reduces began after backward had ended")
+def buckets_after_backward(model, bucket_bytes):
+    return in_buckets(model, bucket_bytes, at_the_end=True)
+
+
+@wrong(says="the hook waits for its all-reduce, and backward with it")
+def buckets_waited_for_in_the_hook(model, bucket_bytes):
+    return in_buckets(model, bucket_bytes, wait=True)
+
+
+@wrong(says="more all-reduces than buckets are needed")
+def a_bucket_for_each_gradient(model, bucket_bytes):
+    return in_buckets(model, 1)
+
+
+@wrong(says="a bucket is larger than bucket_bytes")
+def one_bucket_for_all(model, bucket_bytes):
+    return in_buckets(model, 10**9)
+
+
+@wrong(says="a bucket that waits for it never leaves: send it in synchronize")
+def what_is_missing_is_forgotten(model, bucket_bytes):
+    return in_buckets(model, bucket_bytes, flush=False)
+
+
+@wrong(says="Send a bucket when it is complete and all before it have left")
+def buckets_out_of_line(model, bucket_bytes):
+    return in_buckets(model, bucket_bytes, in_line=False)
+
+
+@wrong(says="return the function synchronize itself")
+def synchronize_is_called(model, bucket_bytes):
+    return in_buckets(model, bucket_bytes)()
+
+
+@wrong(says="your function calls course_lib.techniques")
+def the_courses_own_buckets(model, bucket_bytes):
+    DataParallel(model, None, bucket_bytes, bucket_bytes)
+    return lambda: None

@@ -1,0 +1,71 @@
+"""Known answers to scaling_efficiency."""
+
+import torch
+
+from course_lib.checks.known_answers import right, wrong
+
+
+@right
+def scaling_efficiency(forward, backward, ready, sizes, seconds):
+    """Backwards in time: the step cannot be shorter than any bucket and all behind it."""
+    tail, longest = 0.0, backward
+    for moment, size in zip(reversed(ready), reversed(sizes), strict=True):
+        tail += seconds(size)
+        longest = max(longest, moment + tail)
+    return torch.tensor((forward + backward) / (forward + longest), dtype=torch.float64)
+
+
+def costs_of(sizes, seconds):
+    return [seconds(size) for size in sizes]
+
+
+def efficiency(forward, backward, tail):
+    return (forward + backward) / (forward + max(backward, tail))
+
+
+def last_arrival(ready, sizes, seconds):
+    free = 0.0
+    for moment, size in zip(ready, sizes, strict=True):
+        free = max(free, moment) + seconds(size)
+    return free
+
+
+@wrong(says="nothing is hidden here")
+def nothing_hidden(forward, backward, ready, sizes, seconds):
+    return (forward + backward) / (forward + backward + sum(costs_of(sizes, seconds)))
+
+
+@wrong(says="a bucket can only leave when it is ready")
+def network_starts_with_backward(forward, backward, ready, sizes, seconds):
+    return efficiency(forward, backward, sum(costs_of(sizes, seconds)))
+
+
+@wrong(says="here each bucket has the network to itself")
+def a_network_for_each_bucket(forward, backward, ready, sizes, seconds):
+    arrivals = [t + seconds(size) for t, size in zip(ready, sizes, strict=True)]
+    return efficiency(forward, backward, max(arrivals, default=0.0))
+
+
+@wrong(says="the last bucket is missing")
+def last_bucket_forgotten(forward, backward, ready, sizes, seconds):
+    return efficiency(forward, backward, last_arrival(ready[:-1], sizes[:-1], seconds))
+
+
+@wrong(says="communication is not free")
+def perfect_scaling(forward, backward, ready, sizes, seconds):
+    return 1.0
+
+
+@wrong(says="turn it round")
+def slow_down(forward, backward, ready, sizes, seconds):
+    return 1 / efficiency(forward, backward, last_arrival(ready, sizes, seconds))
+
+
+@wrong(says="this is per cent")
+def per_cent(forward, backward, ready, sizes, seconds):
+    return 100 * efficiency(forward, backward, last_arrival(ready, sizes, seconds))
+
+
+@wrong(says="the forward pass is part of the step as well")
+def without_the_forward_pass(forward, backward, ready, sizes, seconds):
+    return backward / max(backward, last_arrival(ready, sizes, seconds))

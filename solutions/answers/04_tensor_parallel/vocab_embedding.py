@@ -1,0 +1,53 @@
+"""Known answers to vocab_embedding."""
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from course_lib.checks.known_answers import right, wrong
+
+from ._common import Sum, Tokens, g, local_rows
+from .megatron_g import megatron_g
+
+
+@right
+def vocab_embedding(tokens, rows):
+    start = dist.get_rank() * len(rows)
+    padded = torch.cat([rows, torch.zeros_like(rows[:1])])
+    local = tokens - start
+    local = torch.where((local >= 0) & (local < len(rows)), local, len(rows))
+    return megatron_g(padded[local])
+
+
+@wrong(says="puts zeros where the symbol is not its own")
+def no_zeros(tokens, rows):
+    local, _ = local_rows(tokens, len(rows))
+    return g(F.embedding(local, rows))
+
+
+@wrong(says="modulo is no way round")
+def modulo_rows(tokens, rows):
+    return g(F.embedding(tokens % len(rows), rows))
+
+
+@wrong(says="what this rank has rows for: g is missing")
+def rows_not_added(tokens, rows):
+    local, other = local_rows(tokens, len(rows))
+    return F.embedding(local, rows).masked_fill(other.unsqueeze(-1), 0)
+
+
+@wrong(says="exactly t = 2 times the reference")
+def rows_added_both_ways(tokens, rows):
+    local, other = local_rows(tokens, len(rows))
+    return Sum.apply(F.embedding(local, rows).masked_fill(other.unsqueeze(-1), 0), True, True)
+
+
+@wrong(says="your ranks ran all_gather")
+def whole_table_gathered(tokens, rows):
+    return F.embedding(tokens, Tokens.apply(rows, True))
+
+
+@wrong(says="one all-reduce puts the rows of all ranks together")
+def whole_table_added_up(tokens, rows):
+    rank, t, size = dist.get_rank(), dist.get_world_size(), len(rows)
+    return F.embedding(tokens, g(F.pad(rows, (0, 0, rank * size, (t - 1 - rank) * size))))

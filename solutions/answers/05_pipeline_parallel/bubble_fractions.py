@@ -1,0 +1,51 @@
+"""Known answers to bubble_fractions."""
+
+import torch
+
+from course_lib.checks.known_answers import right, wrong
+
+
+@right
+def bubble_fractions(p, m):
+    idle = p - 1
+    return [idle / (idle + m), torch.tensor(idle / m, dtype=torch.float64)]
+
+
+@wrong(says="the two are swapped")
+def bubbles_swapped(p, m):
+    return (p - 1) / m, (p - 1) / (m + p - 1)
+
+
+@wrong(says="both are shares of the working time")
+def one_convention_for_both(p, m):
+    return (p - 1) / m, (p - 1) / m
+
+
+@wrong(says="both are shares of all the time")
+def the_other_for_both(p, m):
+    return (p - 1) / (m + p - 1), (p - 1) / (m + p - 1)
+
+
+@wrong(says="this is the naive pipeline's")
+def microbatches_forgotten(p, m):
+    return (p - 1) / p, float(p - 1)
+
+
+@wrong(says="not p of them")
+def one_stage_too_many(p, m):
+    return p / (m + p), p / m
+
+
+@wrong(says="these are per cent")
+def bubbles_in_per_cent(p, m):
+    return 100 * (p - 1) / (m + p - 1), 100 * (p - 1) / m
+
+
+@wrong(says="this is the busy share")
+def busy_for_idle(p, m):
+    return m / (m + p - 1), 1 - (p - 1) / m
+
+
+@wrong(says="two numbers are asked")
+def one_number_only(p, m):
+    return (p - 1) / (m + p - 1)

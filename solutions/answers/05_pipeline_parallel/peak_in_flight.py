@@ -1,0 +1,57 @@
+"""Known answers to peak_in_flight."""
+
+import torch
+
+from course_lib.checks.known_answers import right, wrong
+
+
+@right
+def peak_in_flight(row):
+    change = {"F": 1, "B": -1, "I": -1, "W": 0}
+    counts = torch.tensor([change[op.kind] for op in row]).cumsum(0)
+    return counts.max()
+
+
+def walk(row, freeing, before=False):
+    held = most = 0
+    for op in row:
+        if before:
+            most = max(most, held)
+        held += (op.kind == "F") - (op.kind in freeing)
+        if not before:
+            most = max(most, held)
+    return most
+
+
+@wrong(says="this counts all forwards")
+def all_forwards(row):
+    return sum(op.kind == "F" for op in row)
+
+
+@wrong(says="this is what is held at the end")
+def held_at_the_end(row):
+    return sum({"F": 1, "B": -1, "I": -1, "W": 0}[op.kind] for op in row)
+
+
+@wrong(says="an I frees the activations as a B does")
+def only_whole_backwards(row):
+    return walk(row, "B")
+
+
+@wrong(says="two stages of this rank hold two activations")
+def by_microbatch_alone(row):
+    held, most = set(), 0
+    for op in row:
+        (held.add if op.kind == "F" else held.discard)(op.microbatch)
+        most = max(most, len(held))
+    return most
+
+
+@wrong(says="one number is asked: this is a list")
+def a_history(row):
+    return [walk(row[:n], "BI") for n in range(len(row))]
+
+
+@wrong(says="one less is what was held just before it")
+def off_by_one(row):
+    return walk(row, "BI") - 1

@@ -1,0 +1,93 @@
+"""Known answers to stuck_ranks."""
+
+from course_lib.checks.known_answers import right, wrong
+
+
+@right
+def stuck_ranks(programs):
+    queues = [[step for step in program if step[0] != "run"] for program in programs]
+    while True:
+        pairs = [
+            (r, q[0][1])
+            for r, q in enumerate(queues)
+            if q and q[0][0] == "send" and queues[q[0][1]][:1] == [("recv", r)]
+        ]
+        if not pairs:
+            return {r for r, q in enumerate(queues) if q}
+        for pair in pairs:
+            for rank in pair:
+                queues[rank].pop(0)
+
+
+def meet(programs, fits=None, rounds=None):
+    """Places that the ranks reach."""
+    place = [0] * len(programs)
+
+    def step(r):
+        return programs[r][place[r]] if place[r] < len(programs[r]) else None
+
+    moved = True
+    while moved and (rounds is None or rounds > 0):
+        moved = False
+        rounds = None if rounds is None else rounds - 1
+        for r in range(len(programs)):
+            now = step(r)
+            if now is None:
+                continue
+            other = step(now[1]) if now[0] == "send" else None
+            if now[0] == "run":
+                place[r] += 1
+                moved = True
+            elif other and (other == ("recv", r) or (fits and fits(other))):
+                place[r] += 1
+                place[now[1]] += 1
+                moved = True
+    return place
+
+
+def unfinished(programs, place):
+    return [r for r in range(len(programs)) if place[r] < len(programs[r])]
+
+
+@wrong(says="this holds if a send returned at once")
+def sends_that_return(programs):
+    place, mail = [0] * len(programs), []
+    for _ in range(1000):
+        for r, program in enumerate(programs):
+            if place[r] < len(program):
+                what, peer = program[place[r]]
+                if what == "recv" and (peer, r) not in mail:
+                    continue
+                if what == "recv":
+                    mail.remove((peer, r))
+                if what == "send":
+                    mail.append((r, peer))
+                place[r] += 1
+    return unfinished(programs, place)
+
+
+@wrong(says="these are the ranks that get to the end")
+def those_that_finish(programs):
+    stuck = unfinished(programs, meet(programs))
+    return [r for r in range(len(programs)) if r not in stuck]
+
+
+@wrong(says="look at everyone again until nothing changes")
+def looks_once(programs):
+    return unfinished(programs, meet(programs, rounds=1))
+
+
+@wrong(says="it waits for a rank that never comes to it")
+def only_the_circle(programs):
+    place = meet(programs)
+    return [r for r in unfinished(programs, place) if programs[r][place[r]][0] == "send"]
+
+
+@wrong(says="some ranks hang")
+def any_receiver_will_do(programs):
+    return unfinished(programs, meet(programs, fits=lambda step: step[0] == "recv"))
+
+
+@wrong(says="a list of ranks is asked")
+def yes_or_no(programs):
+    return bool(unfinished(programs, meet(programs)))

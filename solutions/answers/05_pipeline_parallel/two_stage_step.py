@@ -1,0 +1,132 @@
+"""Known answers to two_stage_step."""
+
+import torch
+import torch.distributed as dist
+
+from course_lib.checks.known_answers import right, wrong
+
+
+@right
+def two_stage_step(module, inputs, targets, loss):
+    crossing = torch.empty_like(inputs)
+    if dist.get_rank() == 0:
+        output = module(inputs)
+        work = dist.isend(output.detach(), 1)
+        dist.recv(crossing, 1)
+        work.wait()
+        torch.autograd.backward([output], [crossing])
+        return None
+    dist.recv(crossing, 0)
+    crossing.requires_grad_()
+    value = loss(module(crossing), targets)
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    back, *gradients = torch.autograd.grad(value, [crossing, *parameters])
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    dist.send(back, 0)
+    return value.item()
+
+
+def two_stages(module, inputs, targets, loss, start=lambda value: value, back=lambda x: x.grad):
+    crossing = torch.empty_like(inputs)
+    if dist.get_rank() == 0:
+        output = module(inputs)
+        dist.send(output.detach(), 1)
+        dist.recv(crossing, 1)
+        output.backward(crossing)
+        return None
+    dist.recv(crossing, 0)
+    crossing.requires_grad_()
+    value = loss(module(crossing), targets)
+    start(value).backward()
+    dist.send(back(crossing), 0)
+    return value.detach()
+
+
+@wrong(says="element 0 of tensors does not require grad")
+def no_gradient_for_what_arrives(module, inputs, targets, loss):
+    for parameter in module.parameters():
+        parameter.requires_grad_(dist.get_rank() == 0)
+    crossing = torch.empty_like(inputs)
+    if dist.get_rank() == 0:
+        dist.send(module(inputs).detach(), 1)
+        dist.recv(crossing, 1)
+    else:
+        dist.recv(crossing, 0)
+        loss(module(crossing), targets).backward()
+        dist.send(crossing.grad, 0)
+
+
+@wrong(says="on rank 0: there is none. Does backward run on this rank")
+def rank_0_never_goes_back(module, inputs, targets, loss):
+    crossing = torch.empty_like(inputs)
+    if dist.get_rank() == 0:
+        dist.send(module(inputs).detach(), 1)
+        dist.recv(crossing, 1)
+        return None
+    dist.recv(crossing, 0)
+    crossing.requires_grad_()
+    value = loss(module(crossing), targets)
+    value.backward()
+    dist.send(crossing.grad, 0)
+    return value.detach()
+
+
+@wrong(says="on rank 0: all zeros")
+def sends_zeros_of_the_right_shape(module, inputs, targets, loss):
+    return two_stages(module, inputs, targets, loss, back=lambda x: torch.zeros_like(x))
+
+
+@wrong(says="on rank 1: exactly 4 times the reference")
+def sum_for_mean(module, inputs, targets, loss):
+    return two_stages(module, inputs, targets, loss, start=lambda value: 4 * value)
+
+
+@wrong(says="on rank 0: the sign is turned")
+def a_step_for_a_gradient(module, inputs, targets, loss):
+    return two_stages(module, inputs, targets, loss, back=lambda x: -x.grad)
+
+
+@wrong(says="rank 0 sends its activation, once, and nothing else")
+def inputs_come_along(module, inputs, targets, loss):
+    if dist.get_rank() == 0:
+        dist.send(inputs, 1)
+    else:
+        dist.recv(torch.empty_like(inputs), 0)
+    return two_stages(module, inputs, targets, loss)
+
+
+@wrong(says="rank 0 never sees the loss")
+def loss_on_both(module, inputs, targets, loss):
+    value = two_stages(module, inputs, targets, loss)
+    return 0.0 if value is None else value
+
+
+@wrong(says="rank 1 returns the loss of the batch")
+def forgets_to_return(module, inputs, targets, loss):
+    two_stages(module, inputs, targets, loss)
+
+
+@wrong(says="your ranks ran broadcast")
+def by_broadcast(module, inputs, targets, loss):
+    crossing = torch.empty_like(inputs)
+    output = module(inputs) if dist.get_rank() == 0 else None
+    if dist.get_rank() == 0:
+        crossing.copy_(output.detach())
+    dist.broadcast(crossing, 0)
+    if dist.get_rank() == 0:
+        dist.broadcast(crossing, 1)
+        output.backward(crossing)
+        return None
+    crossing.requires_grad_()
+    value = loss(module(crossing), targets)
+    value.backward()
+    dist.broadcast(crossing.grad, 1)
+    return value.detach()
+
+
+@wrong(says="Your ranks did not finish")
+def both_receive_first(module, inputs, targets, loss):
+    crossing = torch.empty_like(inputs)
+    dist.recv(crossing, 1 - dist.get_rank())
+    return two_stages(module, inputs, targets, loss)

@@ -1,0 +1,96 @@
+"""Known answers to zero_bubble_schedule."""
+
+from course_lib.checks.known_answers import right, wrong
+from course_lib.techniques import schedules
+
+from ._common import one_f_one_b_rows
+from .one_f_one_b_schedule import one_f_one_b_schedule
+
+
+@right
+def zero_bubble_schedule(p, m):
+    """1F1B with I for B; the W of microbatch i goes behind the I of i + s, or of the cool-down."""
+    table = []
+    for s, plain in enumerate(one_f_one_b_schedule(p, m)):
+        last_forward = plain.index(("F", s, m - 1))
+        row, waiting = [], []
+        for place, (kind, _, i) in enumerate(plain):
+            row.append(("F" if kind == "F" else "I", s, i))
+            if kind == "B":
+                waiting.append(("W", s, i))
+                if len(waiting) > s or place > last_forward + 1:
+                    row.append(waiting.pop(0))
+        table.append(row + waiting)
+    return table
+
+
+def zero_bubble_rows(p, m, put_off=lambda s, p: s):
+    rows = []
+    for s in range(p):
+        w, row, plain = 0, [], one_f_one_b_rows(p, m)[s]
+        last = plain.index(("F", s, m - 1))
+        for place, (kind, _, i) in enumerate(plain):
+            row.append(("I" if kind == "B" else "F", s, i))
+            if kind == "B" and (i + 1 - w > put_off(s, p) or place > last + 1):
+                row.append(("W", s, w))
+                w += 1
+        rows.append(row + [("W", s, i) for i in range(w, m)])
+    return rows
+
+
+@wrong(says="there is a B in your table")
+def not_split(p, m):
+    return one_f_one_b_rows(p, m)
+
+
+@wrong(says="every W follows its I at once, which is a B again")
+def w_right_behind_i(p, m):
+    return [
+        [
+            half
+            for op in row
+            for half in ([op] if op[0] == "F" else [("I", *op[1:]), ("W", *op[1:])])
+        ]
+        for row in one_f_one_b_rows(p, m)
+    ]
+
+
+@wrong(says="holds more than it has to")
+def puts_off_one_more(p, m):
+    return zero_bubble_rows(p, m, put_off=lambda s, p: s + 1)
+
+
+@wrong(says="all W's are left to the end")
+def all_weights_at_the_end(p, m):
+    return [
+        [("F" if kind == "F" else "I", s, i) for kind, s, i in row]
+        + [("W", s, i) for i in range(m)]
+        for s, row in enumerate(one_f_one_b_rows(p, m))
+    ]
+
+
+@wrong(says="which comes after it")
+def w_before_i(p, m):
+    return [
+        [
+            half
+            for op in row
+            for half in ([op] if op[0] == "F" else [("W", *op[1:]), ("I", *op[1:])])
+        ]
+        for row in one_f_one_b_rows(p, m)
+    ]
+
+
+@wrong(says="never runs B or W of microbatch")
+def last_weights_forgotten(p, m):
+    return [row[:-1] for row in zero_bubble_rows(p, m)]
+
+
+@wrong(says="stands idle more than it has to")
+def puts_off_the_other_way_round(p, m):
+    return zero_bubble_rows(p, m, put_off=lambda s, p: p - 1 - s)
+
+
+@wrong(says="your function calls zb_h1 of course_lib")
+def library_zero_bubble(p, m):
+    return schedules.zb_h1(p, m)

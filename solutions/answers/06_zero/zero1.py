@@ -1,0 +1,149 @@
+"""Known answers to zero1."""
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from course_lib.checks.known_answers import right, wrong
+
+from ._common import flat_of, flatten, learning, stage_1, unflatten, written_back
+
+
+@right
+def zero1(model, make_optimizer):
+    for p in model.parameters():
+        dist.broadcast(p.data, 0)
+    n, rank = dist.get_world_size(), dist.get_rank()
+    own = [p for p in model.parameters() if p.requires_grad]
+    shard = nn.Parameter(flat_of(own, n).chunk(n)[rank].clone())
+    optimizer = make_optimizer([shard])
+
+    def step():
+        flat = flat_of([p.grad for p in own], n)
+        shard.grad = torch.empty_like(shard)
+        dist.reduce_scatter(shard.grad, list(flat.chunk(n)))
+        shard.grad /= n
+        optimizer.step()
+        dist.all_gather(list(flat.chunk(n)), shard.detach())
+        written_back(flat, own)
+
+    return step
+
+
+@right
+def zero1_uneven(model, make_optimizer):
+    """No padding: every parameter is cut by itself, as tensor_split does, and is updated in place.
+
+    The shards are views of the model's own parameters, so that nothing is copied.
+    """
+    for p in model.parameters():
+        dist.broadcast(p.data, 0)
+    n, rank = dist.get_world_size(), dist.get_rank()
+    own = [p for p in model.parameters() if p.requires_grad]
+    flats = [p.data.view(-1) for p in own]
+    shards = [nn.Parameter(flat.tensor_split(n)[rank]) for flat in flats]
+    optimizer = make_optimizer(shards)
+
+    def step():
+        for p, shard in zip(own, shards, strict=True):
+            shard.grad = torch.zeros_like(shard)
+            dist.reduce_scatter(shard.grad, list(p.grad.view(-1).tensor_split(n)))
+            shard.grad.div_(n)
+        optimizer.step()
+        for flat in flats:
+            for owner, part in enumerate(flat.tensor_split(n)):
+                if part.numel():
+                    dist.broadcast(part, owner)
+
+    return step
+
+
+@wrong(says="you summed, an average is asked")
+def sum_of_gradients(model, make_optimizer):
+    return stage_1(model, make_optimizer, average=lambda grad, n: grad)
+
+
+@wrong(says="divided twice")
+def mean_of_a_mean(model, make_optimizer):
+    return stage_1(model, make_optimizer, average=lambda grad, n: grad / n / n)
+
+
+@wrong(says="is not rank 0's (this is the rank's own start)")
+def own_starts(model, make_optimizer):
+    def start(p):
+        if p.requires_grad:
+            dist.broadcast(p.data, 0)
+
+    return stage_1(model, make_optimizer, start=start)
+
+
+@wrong(says="more than its share of SGD with momentum's state, all of it")
+def replicated_optimizer(model, make_optimizer):
+    """What data parallel does: all gradients, all of the state, everywhere."""
+    for p in model.parameters():
+        dist.broadcast(p.data, 0)
+    own, n = learning(model), dist.get_world_size()
+    optimizer = make_optimizer(own)
+
+    def step():
+        for p in own:
+            dist.all_reduce(p.grad)
+            p.grad /= n
+        optimizer.step()
+
+    return step
+
+
+@wrong(says="An all-reduce brings every rank all gradients")
+def all_reduce_then_gather(model, make_optimizer):
+    """DeepSpeed's first stage 1."""
+    for p in model.parameters():
+        dist.broadcast(p.data, 0)
+    n, rank, own = dist.get_world_size(), dist.get_rank(), learning(model)
+    shard = nn.Parameter(flatten(own, n).chunk(n)[rank].clone())
+    optimizer = make_optimizer([shard])
+
+    def step():
+        flat = flatten([p.grad for p in own], n)
+        dist.all_reduce(flat)
+        shard.grad = flat.chunk(n)[rank] / n
+        optimizer.step()
+        dist.all_gather(list(flat.chunk(n)), shard.detach())
+        unflatten(flat, own)
+
+    return step
+
+
+@wrong(says="are wrong (the last ones)")
+def nobody_gathers(model, make_optimizer):
+    def own_part_only(parts, shard):
+        parts[dist.get_rank()].copy_(shard)
+
+    return stage_1(model, make_optimizer, gather=own_part_only)
+
+
+@wrong(says="more than its share of SGD with momentum's state")
+def whole_tensors_dealt_out(model, make_optimizer):
+    """ZeroRedundancyOptimizer deals out whole parameters: the largest decides."""
+    for p in model.parameters():
+        dist.broadcast(p.data, 0)
+    n, rank, own = dist.get_world_size(), dist.get_rank(), learning(model)
+    mine = own[rank::n]
+    optimizer = make_optimizer(mine) if mine else None
+
+    def step():
+        for i, p in enumerate(own):
+            dist.reduce(p.grad, i % n)
+            p.grad /= n
+        if optimizer:
+            optimizer.step()
+        for i, p in enumerate(own):
+            dist.broadcast(p.data, i % n)
+
+    return step
+
+
+@wrong(says="return the function step itself")
+def steps_at_once(model, make_optimizer):
+    for p in model.parameters():
+        dist.broadcast(p.data, 0)

@@ -1,0 +1,169 @@
+"""Known answers to zero3_step."""
+
+from course_lib.checks.known_answers import right, wrong
+
+
+@right
+def zero3_step(units, x, y, loss):
+    """Like the pipeline: the graph is cut between layers."""
+    kept = []
+    coming = units[0].gather()
+    for unit, following in zip(units, [*units[1:], None], strict=True):
+        coming.wait()
+        coming = following and following.gather()
+        x = x.detach().requires_grad_(bool(kept))
+        kept.append((x, unit.module(x)))
+        x = kept[-1][1]
+        unit.release()
+    x = x.detach().requires_grad_()
+    value = loss(x, y)
+    value.backward()
+    coming = units[-1].gather()
+    for unit, following in zip(units[::-1], [*units[-2::-1], None], strict=True):
+        coming.wait()
+        coming = following and following.gather()
+        gradient = x.grad
+        x, output = kept.pop()
+        output.backward(gradient)
+        unit.release()
+        unit.reduce()
+    return value.detach()
+
+
+@right
+def zero3_step_by_hooks(units, x, y, loss):
+    """One graph, with hooks on the layers' outputs, as FSDP does; the last layer just stays."""
+    last, coming = len(units) - 1, {}
+
+    def before_backward(i):
+        def hook(_):
+            if i + 1 <= last:
+                units[i + 1].release()
+                units[i + 1].reduce()
+            if i < last:
+                coming.pop(i).wait()
+            if i > 0:
+                coming[i - 1] = units[i - 1].gather()
+
+        return hook
+
+    coming[0] = units[0].gather()
+    for i, unit in enumerate(units):
+        coming.pop(i).wait()
+        if i < last:
+            coming[i + 1] = units[i + 1].gather()
+        x = unit.module(x)
+        x.register_hook(before_backward(i))
+        if i < last:
+            unit.release()
+    value = loss(x, y)
+    value.backward()
+    units[0].release()
+    units[0].reduce()
+    return value.detach()
+
+
+def layer_by_layer(
+    units,
+    x,
+    y,
+    loss,
+    ahead=True,
+    early=False,
+    release=lambda unit: unit.release(),
+    back=lambda unit: unit.release(),
+    reduce=lambda unit: unit.reduce(),
+    result=lambda value: value.detach(),
+):
+    """ahead: prefetch. early: and wait for it at once."""
+    coming, kept, h = {}, [], x
+
+    def fetch(i):
+        if 0 <= i < len(units) and i not in coming:
+            coming[i] = units[i].gather()
+            return coming[i]
+        return None
+
+    def arrive(i, following):
+        fetch(i)
+        work = coming.pop(i)
+        if not (early and i in arrived):
+            work.wait()
+        if ahead and (work := fetch(following)) and early:
+            work.wait()
+            arrived.add(following)
+
+    arrived = set()
+    for i, unit in enumerate(units):
+        arrive(i, i + 1)
+        h = h.detach().requires_grad_(i > 0)
+        output = unit.module(h)
+        kept.append((h, output))
+        h = output
+        release(unit)
+    top = h.detach().requires_grad_()
+    value = loss(top, y)
+    value.backward()
+    gradient = top.grad
+    arrived.clear()
+    for i in reversed(range(len(units))):
+        arrive(i, i - 1)
+        h, output = kept.pop()
+        output.backward(gradient)
+        gradient = h.grad
+        back(units[i])
+        reduce(units[i])
+    return result(value)
+
+
+@wrong(says="layer 1 is not on its way yet")
+def no_prefetch(units, x, y, loss):
+    return layer_by_layer(units, x, y, loss, ahead=False)
+
+
+@wrong(says="so nothing overlaps")
+def prefetch_that_waits(units, x, y, loss):
+    return layer_by_layer(units, x, y, loss, early=True)
+
+
+@wrong(says="more than two layers are gathered at once")
+def everything_first(units, x, y, loss):
+    for work in [unit.gather() for unit in units]:
+        work.wait()
+    h = x
+    for unit in units:
+        h = unit.module(h)
+    value = loss(h, y)
+    value.backward()
+    for unit in units:
+        unit.release()
+        unit.reduce()
+    return value.detach()
+
+
+@wrong(says="was gathered while it was there already")
+def last_layer_stays_and_comes_again(units, x, y, loss):
+    def release(unit):
+        if unit is not units[-1]:
+            unit.release()
+
+    return layer_by_layer(units, x, y, loss, release=release)
+
+
+@wrong(says="call unit.reduce() after its backward")
+def gradients_stay(units, x, y, loss):
+    return layer_by_layer(units, x, y, loss, reduce=lambda unit: None)
+
+
+@wrong(says="at the end a layer is still gathered")
+def first_layer_stays(units, x, y, loss):
+    def back(unit):
+        if unit is not units[0]:
+            unit.release()
+
+    return layer_by_layer(units, x, y, loss, back=back)
+
+
+@wrong(says="return this rank's loss")
+def nothing_returned(units, x, y, loss):
+    return layer_by_layer(units, x, y, loss, result=lambda value: None)

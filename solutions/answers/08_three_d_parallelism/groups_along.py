@@ -1,0 +1,64 @@
+"""Known answers to groups_along."""
+
+import math
+
+import torch
+
+from course_lib.checks.known_answers import right, wrong
+
+from ._common import place
+
+
+@right
+def groups_along(axis, sizes):
+    """A tensor of ranks in the shape of the mesh, with the axis moved to the end."""
+    mesh = torch.arange(math.prod(sizes.values())).view(*sizes.values())
+    return mesh.movedim(list(sizes).index(axis), -1).reshape(-1, sizes[axis]).tolist()
+
+
+def grouped(sizes, key):
+    found = {}
+    for rank in range(math.prod(sizes.values())):
+        found.setdefault(key(place(rank, sizes)), []).append(rank)
+    return list(found.values())
+
+
+def without(axis):
+    return lambda places: tuple(p for a, p in sorted(places.items()) if a != axis)
+
+
+@wrong(says="have the same place on")
+def ranks_of_one_place(axis, sizes):
+    return grouped(sizes, lambda places: places[axis])
+
+
+@wrong(says="these are the groups along")
+def always_the_last_axis(axis, sizes):
+    return grouped(sizes, without(list(sizes)[-1]))
+
+
+@wrong(says="neighbours in rank are a group on the last axis only")
+def neighbours_in_rank(axis, sizes):
+    n, world = sizes[axis], math.prod(sizes.values())
+    if axis == list(sizes)[-1]:
+        return grouped(sizes, without(axis))
+    return [list(range(i, i + n)) for i in range(0, world, n)] if n != 2 else _far(axis, sizes)
+
+
+def _far(axis, sizes):
+    return grouped(sizes, without(axis))
+
+
+@wrong(says="every rank is in exactly one group")
+def only_the_group_of_rank_0(axis, sizes):
+    return grouped(sizes, without(axis))[:1]
+
+
+@wrong(says="in the order of the")
+def groups_backwards(axis, sizes):
+    return [group[::-1] for group in grouped(sizes, without(axis))]
+
+
+@wrong(says="a list of groups, each a list of ranks")
+def one_flat_list(axis, sizes):
+    return grouped(sizes, without(axis))[0]

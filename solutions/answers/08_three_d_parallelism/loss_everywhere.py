@@ -1,0 +1,74 @@
+"""Known answers to loss_everywhere."""
+
+import torch
+import torch.distributed as dist
+
+from course_lib.checks.known_answers import right, wrong
+
+from ._common import sum_over
+
+
+@right
+def loss_everywhere(loss, groups):
+    """By broadcast along the pipeline, from its last rank."""
+    value = torch.zeros(1, dtype=torch.float64) if loss is None else loss.reshape(1).clone()
+    last = dist.get_process_group_ranks(groups["pipeline"])[-1]
+    dist.broadcast(value, src=last, group=groups["pipeline"])
+    gathered = [torch.empty_like(value) for _ in range(dist.get_world_size(groups["data"]))]
+    dist.all_gather(gathered, value, group=groups["data"])
+    return torch.cat(gathered).mean().item()
+
+
+@wrong(says="divided by the number of ranks")
+def mean_over_the_world(loss, groups):
+    total = sum_over(0.0 if loss is None else loss, groups["pipeline"])
+    return sum_over(total, groups["data"]) / dist.get_world_size()
+
+
+@wrong(says="divide by the size of the data axis")
+def sum_over_replicas(loss, groups):
+    total = sum_over(0.0 if loss is None else loss, groups["pipeline"])
+    return sum_over(total, groups["data"])
+
+
+@wrong(says="the loss of one replica alone")
+def no_data_axis(loss, groups):
+    return sum_over(0.0 if loss is None else loss, groups["pipeline"])
+
+
+@wrong(says="the loss is to be known on every rank")
+def last_stage_alone(loss, groups):
+    if loss is None:
+        return None
+    return sum_over(loss, groups["data"]) / dist.get_world_size(groups["data"])
+
+
+@wrong(says="once for each rank of the tensor axis")
+def over_the_tensor_axis_too(loss, groups):
+    total = sum_over(0.0 if loss is None else loss, groups["pipeline"])
+    total = sum_over(sum_over(total, groups["data"]), groups["tensor"])
+    return total / dist.get_world_size(groups["data"])
+
+
+@wrong(says="waits")
+def only_those_with_a_loss_reduce(loss, groups):
+    if loss is None:
+        return torch.zeros(())
+    return sum_over(loss, None) / dist.get_world_size(groups["data"])
+
+
+@wrong(says="divided by the pipeline's size as well")
+def mean_over_the_pipeline(loss, groups):
+    total = sum_over(0.0 if loss is None else loss, groups["pipeline"])
+    total = sum_over(total / dist.get_world_size(groups["pipeline"]), groups["data"])
+    return total / dist.get_world_size(groups["data"])
+
+
+@wrong(says="this rank sent too much")
+def sends_a_million_zeros_along(loss, groups):
+    total = torch.zeros(10000, dtype=torch.float64)
+    if loss is not None:
+        total += loss
+    dist.all_reduce(total, group=groups["pipeline"])
+    dist.all_reduce(total, group=groups["data"])
+    return total[0] / dist.get_world_size(groups["data"])
