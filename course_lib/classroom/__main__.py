@@ -7,7 +7,7 @@ from pathlib import Path
 
 from course_lib.checks.registry import all_exercises
 
-from .handed_out import untouched
+from .release import untouched
 
 ROOT = Path(__file__).resolve().parents[2]
 # What `grade` exits with. 2 is argparse's, for a command that cannot be carried out.
@@ -82,9 +82,9 @@ def _build(options) -> int:
         found = (
             course.problems() if options.check else course.build(options.lesson, options.execute)
         )
-        problems = list(found)
+        problems = [str(problem) for problem in found]
     except (LessonError, ValueError) as error:
-        problems = [error]
+        problems = [str(error)]
     for problem in problems:
         print(problem)
     return PROBLEMS if problems else ALL_WELL
@@ -109,7 +109,7 @@ def _add_grade(commands) -> None:
 
 
 def _grade(options) -> int:
-    from course_lib.checks.apart.isolation import Limits
+    from course_lib.checks.sandbox.isolation import Limits
 
     from .grading import grade
     from .grading.batch import Settings
@@ -138,7 +138,7 @@ def _grade(options) -> int:
         print("\ninterrupted: the same command goes on from here", file=sys.stderr)
         return 130
     write_reports(graded, options.out)
-    if not graded.walled:
+    if not graded.isolated:
         print("note: this system gives answers no file system and network of their own")
     print(f"{len(graded.reports)} graded: {options.out / 'index.html'}")
     odd = sum(1 for report in graded.reports if report.odd or report.notes)

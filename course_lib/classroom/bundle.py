@@ -12,8 +12,8 @@ from pathlib import Path
 import nbformat
 
 from .course import Course
-from .handed_out import COPIES, untouched
 from .leaks import leaks, shown_as_code
+from .release import COPIES, untouched
 
 _HANDOUT = Path(__file__).parent / "handout"
 _FILES = ("pyproject.toml", "constraints.txt", "environment.yml", "Makefile", ".gitignore")
@@ -36,8 +36,8 @@ def write_bundle(course: Course, out: Path) -> list[str]:
         return leaks
     if out.suffix == ".zip":
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file in sorted(folder.rglob("*")):
-                archive.write(file, Path(folder.name, file.relative_to(folder)))
+            for path in sorted(folder.rglob("*")):
+                archive.write(path, Path(folder.name, path.relative_to(folder)))
         shutil.rmtree(folder)
     return []
 
@@ -50,9 +50,9 @@ def _copy(root: Path, folder: Path) -> None:
             nbformat.write(notebook, place / f"{name}.ipynb")
     without = shutil.ignore_patterns("__pycache__", "handout", ".*")
     shutil.copytree(root / "course_lib", folder / "course_lib", ignore=without)
-    for file in _FILES:
-        if (root / file).exists():
-            shutil.copy(root / file, folder / file)
+    for name in _FILES:
+        if (root / name).exists():
+            shutil.copy(root / name, folder / name)
     for file in _HANDOUT.iterdir():
         shutil.copy(file, folder / file.name)
 

@@ -23,8 +23,11 @@ CELL_TIMEOUT = 300  # seconds
 class Graded(Protocol):
     """What the classroom needs to know of an exercise."""
 
-    notebook: str
-    points: int
+    @property
+    def notebook(self) -> str: ...
+
+    @property
+    def points(self) -> int: ...
 
 
 class Problem(NamedTuple):
@@ -68,7 +71,7 @@ class Course:
         if unknown := set(names) - set(self.lessons):
             raise ValueError(f"no lesson {', '.join(sorted(unknown))}: {', '.join(self.lessons)}")
         for lesson in (self.lessons[name] for name in names or self.lessons):
-            if problems := [*self._misfits(lesson), *self._leaks(lesson), *self._work(lesson)]:
+            if problems := [*self._mismatches(lesson), *self._leaks(lesson), *self._work(lesson)]:
                 yield from problems
                 continue
             solution = solution_notebook(lesson, self._points)
@@ -90,8 +93,8 @@ class Course:
     def problems(self) -> Iterator[Problem]:
         """Everything that is stale, leaks, is missing or does not belong; nothing is written."""
         for lesson in self.lessons.values():
-            if misfits := list(self._misfits(lesson)):
-                yield from misfits
+            if mismatches := list(self._mismatches(lesson)):
+                yield from mismatches
                 continue
             yield from self._leaks(lesson)
             student, path = student_notebook(lesson, self._points), self._student_path(lesson)
@@ -129,7 +132,7 @@ class Course:
         sentence = f"is not what solutions/{lesson.name}.py makes: run `make notebooks`"
         return Problem(self._relative(path), sentence)
 
-    def _misfits(self, lesson: Lesson) -> Iterator[Problem]:
+    def _mismatches(self, lesson: Lesson) -> Iterator[Problem]:
         file = f"solutions/{lesson.name}.py"
         answered, checked = lesson.named("answer"), lesson.named("check")
         for name in dict.fromkeys([*answered, *checked]):

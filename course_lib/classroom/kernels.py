@@ -13,29 +13,28 @@ import os
 import shutil
 import tempfile
 import uuid
-from pathlib import Path
 from typing import Any
 
 from jupyter_client.manager import KernelManager
 
 _init = KernelManager.__init__
-_folder: Path | None = None
+_folder = ""  # "" until it is wanted
 
 
 def use_ipc() -> None:
     """Let kernels that are started from now on in this process listen on IPC addresses."""
     global _folder
-    if os.name == "posix" and _folder is None:
-        _folder = Path(tempfile.mkdtemp(prefix="kernels-"))
+    if os.name == "posix" and not _folder:
+        _folder = tempfile.mkdtemp(prefix="kernels-")
         atexit.register(shutil.rmtree, _folder, ignore_errors=True)
-        KernelManager.__init__ = _init_with_ipc
+        setattr(KernelManager, "__init__", _init_with_ipc)  # noqa: B010 - its place, not its type
 
 
 def _init_with_ipc(self: KernelManager, *args: Any, **kwargs: Any) -> None:
     if "transport" not in kwargs:
         # Absolute, and the kernel's own: left to itself the address is a name relative to the
         # current folder, which client and kernel need not share, and which others use as well.
-        kwargs.update(transport="ipc", ip=str(_folder / uuid.uuid4().hex[:12]))
+        kwargs.update(transport="ipc", ip=os.path.join(_folder, uuid.uuid4().hex[:12]))
     _init(self, *args, **kwargs)
 
 

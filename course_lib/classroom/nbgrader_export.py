@@ -10,6 +10,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from .cell_ids import is_answer
 from .holes import BEGIN, NOT_ATTEMPTED, with_blanks
 
 _CONFIG = '''\
@@ -52,7 +53,7 @@ def _source(notebook: NotebookNode) -> NotebookNode:
         if cell.cell_type != "code":
             continue
         cell.outputs, cell.execution_count = [], None
-        if BEGIN in cell.source and not cell.id.startswith("answer-"):
+        if BEGIN in cell.source and not is_answer(cell.id):
             cell.source = with_blanks(cell.source)
             cell.metadata.pop("nbgrader", None)
     notebook.metadata.pop("jupytext", None)

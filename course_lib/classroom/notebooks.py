@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from .cell_ids import cell_id
 from .lesson import Cell, Lesson
 
 METADATA = {
@@ -76,10 +77,11 @@ def _nbgrader(cell: Cell, identity: str, points: Mapping[str, int]) -> dict:
 
 def _identities(lesson: Lesson) -> list[str]:
     """An id for each cell, unique in the notebook; at most 64 letters, digits, - and _."""
-    identities, seen = [], Counter()
+    identities: list[str] = []
+    seen: Counter[str] = Counter()
     for cell in lesson.cells:
         if cell.name:
-            stem = f"{cell.kind}-{cell.name}"[:60]
+            stem = cell_id(cell.kind, cell.name)
         else:
             stem = f"{cell.kind}-{hashlib.sha256(cell.student.encode()).hexdigest()[:8]}"
         seen[stem] += 1

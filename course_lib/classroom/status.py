@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from course_lib.checks import progress
 
+from .cell_ids import answer_id, check_id
 from .holes import NOT_ATTEMPTED
 from .status_shown import BEGUN, CHANGED, OPEN, PASSED, Remark, Status, Step
 
@@ -26,7 +27,8 @@ _NOTHING_HERE = Remark(
 class Homed(Protocol):
     """What is needed to know of an exercise: the notebook it is in."""
 
-    notebook: str
+    @property
+    def notebook(self) -> str: ...
 
 
 def seen_from(folder: Path, exercises: Mapping[str, Homed]) -> Status | Remark:
@@ -48,10 +50,10 @@ def status(folder: Path, exercises: Mapping[str, Homed]) -> Status:
     known, new, found = progress.read(file), {}, {}
     for path in sorted(folder.glob("[0-9]*.ipynb")):
         cells = _cells(path)
-        identities = {f"answer-{name}"[:60]: name for name in _of(path.stem, exercises)}
+        identities = {answer_id(name): name for name in _of(path.stem, exercises)}
         answers = {identities[i]: _text(c, "source") for i, c in cells.items() if i in identities}
         for name, source in answers.items():
-            if name not in known and _shows_passed(cells.get(f"check-{name}"[:60]), name):
+            if name not in known and _shows_passed(cells.get(check_id(name)), name):
                 new[name] = progress.fingerprint(source, name)
         if answers:
             found[path.stem] = answers
@@ -115,12 +117,12 @@ def reset(root: Path, exercise: str, notebook: str) -> Path | None:
     """
     import nbformat  # see `_cells`
 
-    from .handed_out import untouched
+    from .release import untouched
 
     path = root / "notebooks" / f"{notebook}.ipynb"
     fresh = {cell.id: cell for cell in untouched(root)[notebook].cells}
     content = nbformat.read(path, as_version=4)
-    identity, check = f"answer-{exercise}"[:60], f"check-{exercise}"[:60]
+    identity, check = answer_id(exercise), check_id(exercise)
     cells = {cell.get("id", ""): cell for cell in content.cells}
     if identity not in cells:
         raise ValueError(f"{path} has lost the cell of {exercise}: take a fresh copy of it")

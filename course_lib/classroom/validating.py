@@ -19,6 +19,8 @@ import pytest
 from nbval.kernel import RunningKernel
 from nbval.plugin import IPyNbCell, IPyNbFile
 
+from .cell_ids import checked_exercise
+
 _TICK = 1.0  # seconds between two looks at the kernel
 _get_message = RunningKernel.get_message
 _collect = IPyNbFile.collect
@@ -57,10 +59,10 @@ def _collect_by_name(self: IPyNbFile) -> Iterator[IPyNbCell]:
     """The cells, with a check's called by its exercise."""
     for item in _collect(self):
         identity = item.cell.get("id", "")
-        if identity.startswith("check-"):
+        if exercise := checked_exercise(identity):
             item = IPyNbCell.from_parent(
                 self,
-                name=f"exercise {identity.removeprefix('check-')}",
+                name=f"exercise {exercise}",
                 cell_num=item.cell_num,
                 cell=item.cell,
                 options=item.options,

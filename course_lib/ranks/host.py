@@ -10,7 +10,6 @@ rank leads a process group of its own, which is killed with it, so a rank's chil
 """
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -23,6 +22,8 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
+
+from .prctl import adopt_orphans, die_with_parent
 
 # Imported when idle: torch.optim loads it at the first optimizer step, and four ranks that each do
 # so keep two cores busy for seconds. The first run after a kernel's start does not wait for it.
@@ -39,7 +40,7 @@ def serve(control: socket.socket) -> None:
     gc.freeze()  # a rank is not to copy pages because its collector touches them
     # A rank that is asked where it is before it can answer is not to die of the question.
     signal.signal(rank_module.STACK_SIGNAL, signal.SIG_IGN)
-    _adopt_orphans()
+    adopt_orphans()  # a dead rank's children become the host's, which then ends them
     wake_read, wake_write = os.pipe()
     for end in (wake_read, wake_write):
         os.set_blocking(end, False)
@@ -116,7 +117,7 @@ class _Host:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for fd in self.own_fds:
                 os.close(fd)
-            die_with_parent()
+            die_with_parent()  # the host may be killed before it could clean up
             status = self.rank_module.main(folder, rank)
         except BaseException:
             traceback.print_exc()  # into the rank's own output, if it has come that far
@@ -180,24 +181,6 @@ def _children() -> set[int]:
 def _signal(send, pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         send(pid, number)
-
-
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-
-
-def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
-
-
-def _adopt_orphans() -> None:
-    """Let a dead rank's children become the host's, which then ends them."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def die_with_parent() -> None:
-    """Ask the system to kill this rank when its host is killed before it could clean up."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ import torch.distributed as dist
 from course_lib.observe import Recorder
 
 from . import progress, shipping
-from .host import die_with_parent
+from .prctl import die_with_parent
 from .rundir import RunDir
 
 STACK_SIGNAL = signal.SIGUSR1

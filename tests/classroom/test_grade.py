@@ -13,7 +13,7 @@ import pytest
 from course_lib.classroom.__main__ import main
 from course_lib.classroom.grading import batch, grade
 from course_lib.classroom.grading.batch import FAILED, MISSING, PASSED, UNTOUCHED, Settings
-from course_lib.classroom.handed_out import untouched
+from course_lib.classroom.release import untouched
 from tests.classroom import tiny
 
 
@@ -79,7 +79,7 @@ GRADE = """\
 import sys
 from pathlib import Path
 from course_lib.classroom.grading import grade
-from course_lib.classroom.handed_out import untouched
+from course_lib.classroom.release import untouched
 from tests.classroom import tiny
 course, submissions, out = map(Path, sys.argv[1:])
 grade(submissions, out, untouched(course), tiny.EXERCISES)
@@ -107,7 +107,7 @@ def test_killed_it_leaves_no_process_and_no_folder(course, hand_in, tmp_path, ro
                 continue
         return found
 
-    wait_for(lambda: len(left()) >= 3, 90)  # nursery, keeper, and what is behind the walls
+    wait_for(lambda: len(left()) >= 3, 90)  # fork server, supervisor, and what is in the sandbox
     process.send_signal(signal.SIGKILL)
     process.wait()
     wait_for(lambda: not left(), 30)

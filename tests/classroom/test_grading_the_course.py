@@ -9,7 +9,7 @@ from course_lib.checks.registry import all_exercises
 from course_lib.classroom.grading import grade
 from course_lib.classroom.grading.assignment import assemble, read_assignment
 from course_lib.classroom.grading.batch import PASSED, UNTOUCHED, Settings
-from course_lib.classroom.handed_out import untouched
+from course_lib.classroom.release import untouched
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = [path.stem for path in sorted((ROOT / "solutions").glob("[0-9]*.ipynb"))]
@@ -17,12 +17,12 @@ EXERCISES = all_exercises()
 
 
 @pytest.fixture(scope="module")
-def handed_out():
+def release():
     return untouched(ROOT)
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
-def test_each_exercise_counts_by_itself(one_grader, lesson, handed_out, tmp_path):
+def test_each_exercise_counts_by_itself(one_grader, lesson, release, tmp_path):
     """One batch for all: an answer that occurs twice is run once.
 
     An answer that calls another one's function is handed in with that one.
@@ -31,11 +31,11 @@ def test_each_exercise_counts_by_itself(one_grader, lesson, handed_out, tmp_path
     solution = nbformat.read(ROOT / "solutions" / f"{lesson}.ipynb", as_version=4)
     solved = {cell.id: cell.source for cell in solution.cells}
     answers = {name: solved[f"answer-{name}"[:60]] for name in names}
-    assignment = read_assignment(lesson, handed_out[lesson], names)
+    assignment = read_assignment(lesson, release[lesson], names)
     alone = {name: _called(assemble(assignment, name, answers)) for name in names}
 
     def hand_in(student: str, filled: set[str]) -> None:
-        notebook = nbformat.from_dict(handed_out[lesson])
+        notebook = nbformat.from_dict(release[lesson])
         for cell in notebook.cells:
             name = cell.id.removeprefix("answer-")
             if name in filled:
@@ -47,7 +47,7 @@ def test_each_exercise_counts_by_itself(one_grader, lesson, handed_out, tmp_path
     hand_in("nothing", set())
     for name, needed in alone.items():
         hand_in(f"only {name}", needed)
-    graded = grade(tmp_path / "in", tmp_path / "report", handed_out, EXERCISES, Settings([lesson]))
+    graded = grade(tmp_path / "in", tmp_path / "report", release, EXERCISES, Settings([lesson]))
     reports = {report.student: report for report in graded.reports}
     messages = [r.message for r in reports["everything"].results if r.message]
     assert reports["everything"].points == sum(EXERCISES[name].points for name in names), messages

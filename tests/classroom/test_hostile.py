@@ -12,11 +12,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.checks.apart import grading
-from course_lib.checks.apart.isolation import Limits
+from course_lib.checks.sandbox import grading
+from course_lib.checks.sandbox.isolation import Limits
 from course_lib.classroom.grading.batch import FAILED, Settings, grade
 from course_lib.classroom.grading.reports import write_reports
-from course_lib.classroom.handed_out import untouched
+from course_lib.classroom.release import untouched
 from tests.classroom import tiny
 
 TOKEN = "a-token-of-the-teacher"
@@ -175,7 +175,7 @@ def double(x):
             call()
         except OSError:
             pass
-    libc.umount2(b"/locked-in", 2)
+    libc.umount2(b"/sandbox", 2)
     libc.mount(b"none", b"/tmp", b"tmpfs", 0, None)
     return "user " + str(os.getuid())""",
     "crashes the interpreter": "import ctypes\ndef double(x):\n    ctypes.string_at(0)",
@@ -205,10 +205,10 @@ class _Server(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["walls", "limits only"])
+@pytest.fixture(scope="module", params=[True, False], ids=["sandbox", "limits only"])
 def batch(request, tmp_path_factory):
-    """All of them graded; (reports by name, places). Without walls, those for limits."""
-    walled = request.param
+    """All of them graded; (reports by name, places). Without namespaces, those for limits."""
+    isolated = request.param
     folder = tmp_path_factory.mktemp("hostile")
     course = tiny.write_course(folder / "course")
     out, outside = folder / "report", folder / "outside"
@@ -218,7 +218,7 @@ def batch(request, tmp_path_factory):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     places = {"root": course.root, "out": out, "outside": outside, "port": server.server_port}
-    names = HOSTILE if walled else _LIMITED
+    names = HOSTILE if isolated else _LIMITED
     for name in names:
         answer = HOSTILE[name].strip("\n").format(**places)
         notebook = tiny.answered(course.root, double=answer, exchange=tiny.ANSWERS["exchange"])
@@ -229,13 +229,13 @@ def batch(request, tmp_path_factory):
         patch.setattr(grading, "_DEFINE_SECONDS", 6.0)
         patch.setattr(grading, "_MORE_SECONDS", 8.0)
         limits = Limits(memory=2**30, seconds=20, processes=150, disk=2**26)
-        settings = Settings(limits=limits, walled=None if walled else False, jobs=3)
+        settings = Settings(limits=limits, isolated=None if isolated else False, jobs=3)
         graded = grade(folder / "in", out, untouched(course.root), tiny.EXERCISES, settings)
     write_reports(graded, out)
     del os.environ["TEACHERS_TOKEN"]
     server.shutdown()
     server.server_close()
-    if walled and not graded.walled:
+    if isolated and not graded.isolated:
         pytest.skip("this system has no namespaces to give")
     return {report.student: report for report in graded.reports}, places
 
@@ -267,7 +267,7 @@ def test_nothing_is_gained_and_nobody_else_loses(batch):
 def test_nothing_outside_is_touched(batch):
     reports, places = batch
     if len(reports) < len(HOSTILE):
-        pytest.skip("without walls a run may write where everybody may")
+        pytest.skip("without namespaces a run may write where everybody may")
     assert [path.name for path in places["outside"].iterdir()] == ["precious"]
     assert sorted(path.name for path in places["root"].iterdir()) == ["notebooks", "solutions"]
     assert (places["out"] / "scores.csv").read_text().startswith("student,double,quadruple")
@@ -275,7 +275,7 @@ def test_nothing_outside_is_touched(batch):
 
 
 def test_nothing_is_left_running(batch):
-    users = {str(user) for user in range(grading._FIRST_USER, grading._FIRST_USER + 256)}
+    users = {str(user) for user in range(grading.FIRST_USER, grading.FIRST_USER + 256)}
     if os.geteuid() != 0:
         pytest.skip("runs have the same user as the tests")
     left = []

@@ -12,9 +12,9 @@ import zipfile
 import pytest
 
 from course_lib.classroom.grading.batch import Settings, grade
-from course_lib.classroom.grading.handed_in import LARGEST
 from course_lib.classroom.grading.reports import write_reports
-from course_lib.classroom.handed_out import untouched
+from course_lib.classroom.grading.submissions import LARGEST
+from course_lib.classroom.release import untouched
 from tests.classroom import tiny
 
 STUB = 'def double(x):\n    """Twice `x`."""\n    raise NotImplementedError("not attempted yet")'
@@ -209,23 +209,23 @@ def batch(one_grader_for_all, tmp_path_factory):
     folder = tmp_path_factory.mktemp("malformed")
     course = tiny.write_course(folder / "course")
     right = json.dumps(tiny.answered(course.root, **tiny.ANSWERS))
-    handed_in = folder / "in"
+    submissions = folder / "in"
     for name, (change, _, _) in CHANGES.items():
         notebook = json.loads(right)
         change(notebook)
-        (handed_in / name).mkdir(parents=True)
-        (handed_in / name / "01_tiny.ipynb").write_text(json.dumps(notebook))
+        (submissions / name).mkdir(parents=True)
+        (submissions / name / "01_tiny.ipynb").write_text(json.dumps(notebook))
     for name, (file, change, _, _) in FILES.items():
-        (handed_in / name).mkdir()
-        (handed_in / name / file).write_bytes(change(right))
-    (handed_in / "empty folder").mkdir()
-    (handed_in / "link").mkdir()
-    (handed_in / "link" / "01_tiny.ipynb").symlink_to(course.root / "solutions/01_tiny.ipynb")
-    (handed_in / "dan_01_tiny.ipynb").write_text(right)
-    (handed_in / "=cmd()").mkdir()
-    (handed_in / "=cmd()" / "01_tiny.ipynb").write_text(right)
+        (submissions / name).mkdir()
+        (submissions / name / file).write_bytes(change(right))
+    (submissions / "empty folder").mkdir()
+    (submissions / "link").mkdir()
+    (submissions / "link" / "01_tiny.ipynb").symlink_to(course.root / "solutions/01_tiny.ipynb")
+    (submissions / "dan_01_tiny.ipynb").write_text(right)
+    (submissions / "=cmd()").mkdir()
+    (submissions / "=cmd()" / "01_tiny.ipynb").write_text(right)
     out = folder / "report"
-    graded = grade(handed_in, out, untouched(course.root), tiny.EXERCISES, Settings(["01_tiny"]))
+    graded = grade(submissions, out, untouched(course.root), tiny.EXERCISES, Settings(["01_tiny"]))
     write_reports(graded, out)
     return {report.student: report for report in graded.reports}, out
 

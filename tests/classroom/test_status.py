@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from course_lib.checks import progress
-from course_lib.classroom.handed_out import untouched
+from course_lib.classroom.release import untouched
 from course_lib.classroom.status import BEGUN, CHANGED, OPEN, PASSED, reset, seen_from, status
 from tests.classroom import tiny
 

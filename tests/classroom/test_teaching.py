@@ -13,9 +13,9 @@ import yaml
 from course_lib.checks import seeds
 from course_lib.checks.runner import run_check
 from course_lib.classroom.__main__ import main
-from course_lib.classroom.handed_out import untouched
 from course_lib.classroom.holes import answers
 from course_lib.classroom.lesson import read_lesson
+from course_lib.classroom.release import untouched
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Grade a folder of submissions: find notebooks, take the answers out, run them apart, report."""
+"""Grade a folder of submissions: take the answers out, run them in a sandbox, report."""
 
 from .batch import grade
 

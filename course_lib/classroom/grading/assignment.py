@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from nbformat import NotebookNode
 
-from course_lib.checks.apart.program import ANSWERS, Piece, Program, without_magics
-from course_lib.checks.apart.slicing import names_of, statements
+from course_lib.checks.sandbox.program import ANSWERS, Piece, Program, without_magics
+from course_lib.checks.sandbox.slicing import names_of, statements
+from course_lib.classroom.cell_ids import answer_id
 
 _DEFINITIONS = (
     *(ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef),
@@ -60,16 +61,11 @@ def read_assignment(name: str, notebook: NotebookNode, exercises: Sequence[str])
     identities = tuple(cell.id for cell in code)
     places = {}
     for exercise in exercises:
-        if answer_identity(exercise) not in identities:
-            raise ValueError(f"the notebook {name} has no cell {answer_identity(exercise)}")
-        places[exercise] = identities.index(answer_identity(exercise))
+        if answer_id(exercise) not in identities:
+            raise ValueError(f"the notebook {name} has no cell {answer_id(exercise)}")
+        places[exercise] = identities.index(answer_id(exercise))
     order = dict(sorted(places.items(), key=lambda place: place[1]))
     return Assignment(name, tuple(cell.source for cell in code), order, identities)
-
-
-def answer_identity(exercise: str) -> str:
-    """The id of the cell for an answer, and its grade_id."""
-    return f"answer-{exercise}"[:60]
 
 
 # ---------------------------------------------------------------------------------------------
@@ -124,8 +120,8 @@ def assemble(
     parts = [kept[place] for place in sorted(kept) if place != target.place]
     pieces = [Piece(part.file, part.source) for part in (*parts, target)]
     stubs = {(place, 0): assignment.cells[place] for place in assignment.answers.values()}
-    handed_out = [stubs.get(p.place, p.source) for p in kept.values() if p.given]
-    imports = tuple(line for source in handed_out for line in _imports(source))
+    as_released = [stubs.get(p.place, p.source) for p in kept.values() if p.given]
+    imports = tuple(line for source in as_released for line in _imports(source))
     return Needed(Program(exercise, tuple(pieces)), imports, tuple(notes))
 
 

@@ -18,9 +18,9 @@ from pathlib import Path, PurePosixPath
 from nbformat import NotebookNode
 
 from course_lib.checks import seeds
-from course_lib.checks.apart.grading import Grader
-from course_lib.checks.apart.isolation import Limits
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.sandbox.grading import Grader
+from course_lib.checks.sandbox.isolation import Limits
 
 from .assignment import (
     Assignment,
@@ -28,7 +28,7 @@ from .assignment import (
     assemble,
     read_assignment,
 )
-from .handed_in import Found, Submission, collect
+from .submissions import Found, Submission, collect
 from .transplant import Answers, Unreadable, read_cells, take_answers
 
 PASSED, FAILED, UNTOUCHED, MISSING = "passed", "failed", "not attempted", "missing"
@@ -69,11 +69,11 @@ class Report:
 
 @dataclass(frozen=True)
 class Graded:
-    """The outcome of a batch. `walled`: runs had file systems and networks of their own."""
+    """The outcome of a batch. `isolated`: runs had file systems and networks of their own."""
 
     reports: list[Report]
     lessons: list[str]
-    walled: bool
+    isolated: bool
 
     @property
     def is_odd(self) -> bool:
@@ -86,7 +86,7 @@ class Settings:
     """How to grade.
 
     lessons: the assigned ones (empty: those that somebody handed in). points: exercise -> worth,
-    where it is not the exercise's own. jobs: answers at a time (0: one for each core). walled:
+    where it is not the exercise's own. jobs: answers at a time (0: one for each core). isolated:
     whether runs get namespaces (None: if the system has them).
     """
 
@@ -94,7 +94,7 @@ class Settings:
     points: Mapping[str, float] = field(default_factory=dict)
     jobs: int = 0
     limits: Limits = field(default_factory=Limits)
-    walled: bool | None = None
+    isolated: bool | None = None
 
 
 def grade(
@@ -117,16 +117,16 @@ def grade(
     assignments = _assignments(notebooks, exercises)
     if unknown := set(settings.lessons) - set(assignments):
         raise ValueError(f"no lesson {', '.join(sorted(unknown))}: {', '.join(assignments)}")
-    handed_in = [_Taken(each, assignments) for each in collect(submissions, [*assignments])]
-    if not handed_in:
+    taken = [_Taken(each, assignments) for each in collect(submissions, [*assignments])]
+    if not taken:
         raise ValueError(f"there is no submission in {submissions}")
-    found = {lesson for taken in handed_in for lesson in taken.answers}
+    found = {lesson for each in taken for lesson in each.answers}
     lessons = [n for n in assignments if n in (settings.lessons or found or set(assignments))]
     store = _Store(out)
-    with Grader(settings.limits, settings.walled) as grader:
+    with Grader(settings.limits, settings.isolated) as grader:
         batch = _Batch(grader, store, exercises, assignments, settings)
-        reports = batch.run(handed_in, lessons, progress)
-        return Graded(reports, lessons, grader.walled)
+        reports = batch.run(taken, lessons, progress)
+        return Graded(reports, lessons, grader.isolated)
 
 
 def _assignments(
@@ -251,17 +251,17 @@ class _Batch:
 
     def run(
         self,
-        handed_in: Sequence[_Taken],
+        submissions: Sequence[_Taken],
         lessons: Sequence[str],
         progress: Callable[[int, int, str], None],
     ) -> list[Report]:
         tasks = [
             (taken, lesson, exercise)
-            for taken in handed_in
+            for taken in submissions
             for lesson in lessons
             for exercise in self._assignments[lesson].answers
         ]
-        reports = {t.student: Report(t.student, notes=t.notes, odd=t.odd) for t in handed_in}
+        reports = {t.student: Report(t.student, notes=t.notes, odd=t.odd) for t in submissions}
         with concurrent.futures.ThreadPoolExecutor(self._jobs) as pool:
             futures = [pool.submit(self._result, *task) for task in tasks]
             try:
@@ -277,7 +277,7 @@ class _Batch:
             report.results.append(future.result())
             if lesson in taken.answers:
                 report.answers[exercise] = taken.answers[lesson].sources.get(exercise, "")
-        for taken in handed_in:
+        for taken in submissions:
             for lesson in lessons:
                 if lesson not in taken.answers and not taken.notes:
                     why = taken.broken.get(lesson, "was not handed in")

@@ -170,14 +170,14 @@ def _student_page(report: Report) -> str:
 
 def _overview(graded: Graded, names: dict[str, str]) -> str:
     first = graded.reports[0]
-    walls = (
+    sandbox = (
         "Answers ran in file systems and networks of their own."
-        if graded.walled
+        if graded.isolated
         else "This system gave answers no file system and no network of their own: they could read"
         " what everybody can read on this machine, and reach its network."
     )
     count = f"{len(graded.reports)} submission{'s' * (len(graded.reports) > 1)}"
-    parts = [f"<p>{count}, {first.maximum:g} points to be had. {walls}</p>"]
+    parts = [f"<p>{count}, {first.maximum:g} points to be had. {sandbox}</p>"]
     parts.append("<table><tr><th>student</th><th>points</th>")
     parts += [f'<th class="upright">{_(result.exercise)}</th>' for result in first.results]
     parts.append("<th>notes</th></tr>")

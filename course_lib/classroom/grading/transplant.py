@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from course_lib.checks.apart.program import without_magics
+from course_lib.checks.sandbox.program import without_magics
+from course_lib.classroom.cell_ids import answer_id, check_id
 
-from .assignment import Addition, Assignment, answer_identity
+from .assignment import Addition, Assignment
 
 _LONGEST = 200_000  # characters of an answer
 
@@ -155,7 +156,7 @@ def _choose(
     answers: Answers,
 ) -> int | None:
     """The place of the answer, with notes on why that one."""
-    identity = answer_identity(exercise)
+    identity = answer_id(exercise)
     named = [place for place, cell in enumerate(cells) if identity in cell.identities]
     worked = [p for p in named if not assignment.is_untouched(exercise, cells[p].source)]
     if len(named) > 1:
@@ -198,7 +199,7 @@ def _note_order(cells: Sequence[Cell], assignment: Assignment, answers: Answers)
     if not present & set(own):
         return
     for exercise in assignment.answers:
-        check = f"check-{exercise}"[:60]
+        check = check_id(exercise)
         if check in own and check not in present:
             answers.note("", f"the check of {exercise} is missing; it is graded all the same")
         for cell in cells:

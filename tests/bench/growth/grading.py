@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 
 from course_lib.classroom.grading import grade
-from course_lib.classroom.handed_out import untouched
+from course_lib.classroom.release import untouched
 from tests.bench._growth import growing, why
 from tests.bench.row import Measurement, Row, seconds_of
 from tests.classroom import tiny
@@ -47,7 +47,7 @@ def _measure() -> list[Measurement]:
     each = (seconds[-1] - seconds[0]) / (_SUBMISSIONS[-1] - _SUBMISSIONS[0])
     reason = (
         f"the grader starts once, for about {seconds[0] - each:.1f} s; then each answer, on two "
-        f"ranks apart from all others, adds {each:.2f} s"
+        f"ranks of its own, adds {each:.2f} s"
     )
     return [*lines, why(reason)]
 

@@ -1,4 +1,4 @@
-"""What runs behind the walls: define the answer, run it case by case, send each outcome out."""
+"""What runs in the sandbox: define the answer, run it case by case, send each outcome out."""
 
 import os
 import pickle

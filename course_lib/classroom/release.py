@@ -1,4 +1,4 @@
-"""The notebooks as they are handed out, wherever this copy of the course has them.
+"""The notebooks as they are released, wherever this copy of the course has them.
 
 A teacher has the solutions, and the student's notebook is the solution with holes. A learner's
 bundle has untouched copies in a hidden folder beside the notebooks to work in.
@@ -9,9 +9,10 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from .cell_ids import is_answer
 from .holes import BEGIN, with_blanks, with_stubs
 
-COPIES = ".handed_out"
+COPIES = ".release"
 
 
 def untouched(root: Path) -> dict[str, NotebookNode]:
@@ -35,7 +36,7 @@ def _emptied(solution: NotebookNode) -> NotebookNode:
             continue
         cell.outputs, cell.execution_count = [], None
         if BEGIN in cell.source:
-            fill = with_stubs if cell.id.startswith("answer-") else with_blanks
+            fill = with_stubs if is_answer(cell.id) else with_blanks
             cell.source = fill(cell.source)
     solution.metadata.pop("jupytext", None)
     return solution

@@ -1,24 +1,27 @@
-"""What goes behind the walls holds no answer, and what comes out cannot do anything."""
+"""What goes in the sandbox holds no answer, and what comes out cannot do anything."""
 
+import dataclasses
+import importlib.util
 import json
 import pickle
 import random
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 import __main__
 import course_lib
-from course_lib.checks import seeds
+from course_lib.checks import gates, seeds
 from course_lib.checks.answers import Call, Other
-from course_lib.checks.apart import grading, transport
-from course_lib.checks.apart.library import write_library
-from course_lib.checks.apart.program import Piece, Program, Undefined, define
-from course_lib.checks.apart.slicing import names_of, needed_statements, statements
 from course_lib.checks.collecting import Outcome, Trouble
 from course_lib.checks.exercise import Observation
 from course_lib.checks.registry import all_exercises
+from course_lib.checks.sandbox import fork_server, grading, library, names, transport
+from course_lib.checks.sandbox.library import write_library
+from course_lib.checks.sandbox.program import Piece, Program, Undefined, define
+from course_lib.checks.sandbox.slicing import names_of, needed_statements, statements
 from course_lib.observe import CommEvent, Frame, Trace, Trap
 
 EVENT = CommEvent(
@@ -155,12 +158,12 @@ def test_the_library_of_a_run_has_no_check_and_only_named_techniques(tmp_path):
     assert not (bare / "course_lib/checks/exercises").exists()
     assert not list(bare.rglob("judging.py"))
     imports = ["from course_lib.techniques.schedules import Op, validate"]
-    library = write_library(tmp_path, imports)
-    text = "\n".join(p.read_text() for p in (library / "course_lib/techniques").rglob("*.py"))
+    copy = write_library(tmp_path, imports)
+    text = "\n".join(p.read_text() for p in (copy / "course_lib/techniques").rglob("*.py"))
     assert "class Op" in text
     assert "def validate" in text
     assert "def gpipe" not in text
-    assert write_library(tmp_path, imports) == library
+    assert write_library(tmp_path, imports) == copy
 
 
 def test_hidden_cases_are_others_than_public_ones():
@@ -172,13 +175,35 @@ def test_hidden_cases_are_others_than_public_ones():
     assert drawn[0] != drawn[1] != drawn[2]
 
 
+def test_what_the_safeguards_know_by_name_is_there():
+    """Nothing may be moved or renamed so that a safeguard looks for it in vain."""
+    package = importlib.util.find_spec(names.TECHNIQUES)
+    (folder,) = package.submodule_search_locations
+    files = sorted(Path(folder).rglob("*.py"))
+    assert len(files) > 20
+    for file in files:
+        kept = names.technique_file(str(file))
+        assert kept.startswith(f"/{names.TECHNIQUES.replace('.', '/')}/"), file
+        frame = transport._harmless(str(file))
+        event = dataclasses.replace(EVENT, where=(Frame(frame, 1, "f"),))
+        assert gates.course_answer(Trace(2, [event], [])), file
+    shared = library.modules_of_every_run()
+    assert {fork_server.__name__, "course_lib.checks.answers", "course_lib.ranks.rank"} <= shared
+    kept_out = {module.__name__ for module in grading._staying()}
+    assert {gates.__name__, "course_lib.checks.registry", grading.__name__} <= kept_out
+    assert not kept_out & shared
+    assert {type(outcome(1)).__module__, Frame.__module__} <= {
+        name for name in sys.modules if name.startswith(transport._ROOMS)
+    }
+
+
 # ---------------------------------------------------------------------------------------------
 
 
 def test_names_that_a_source_binds_and_needs():
-    names = names_of("import a.b\nfrom c import d as e\ndef f(x, y=z):\n    g = h(x)\n    return g")
-    assert names.bound == {"a", "e", "f"}
-    assert names.needed == {"z", "h"}
+    found = names_of("import a.b\nfrom c import d as e\ndef f(x, y=z):\n    g = h(x)\n    return g")
+    assert found.bound == {"a", "e", "f"}
+    assert found.needed == {"z", "h"}
 
 
 def test_only_the_statements_that_are_needed_stay():

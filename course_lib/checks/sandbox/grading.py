@@ -1,4 +1,4 @@
-"""The grader's side: have an answer run behind walls, and judge what comes out.
+"""The grader's side: have an answer run in a sandbox, and judge what comes out.
 
 The answer never runs in this process. It gets bytes, believes nothing about them (`transport`), and
 takes its own cases and the exercise's own judge.
@@ -17,8 +17,9 @@ import tempfile
 import threading
 import time
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from course_lib.checks import registry
 from course_lib.checks.collecting import Outcome, Trouble
@@ -27,36 +28,40 @@ from course_lib.checks.judging import judge_case
 from course_lib.checks.verdict import Verdict
 from course_lib.ranks import shipping
 
-from . import nursery, transport
-from .inmate import DEFINED, Task
-from .isolation import Limits, Walls
-from .library import write_library
+from . import fork_server, transport
+from .isolation import Limits, Sandbox
+from .library import modules_of_every_run, write_library
+from .names import CHECKS
 from .program import Program, keep_lines
+from .sandboxed_run import DEFINED, Task
 
-_START = "import sys; sys.path.insert(0, sys.argv[1]); from course_lib.checks.apart import nursery;"
-_FIRST_USER = 64_000  # users that no system gives to anybody
+_START = (
+    "import importlib, sys; sys.path.insert(0, sys.argv[1]); "
+    f"importlib.import_module({fork_server.__name__!r}).main()"
+)
+FIRST_USER = 64_000  # users that no system gives to anybody
 _DEFINE_SECONDS = 30.0
 _MORE_SECONDS = 20.0  # than an exercise's own time-out, for one case
-_PATIENCE = 10.0  # to see everything gone after the leash was let go
+_PATIENCE = 10.0  # to see everything gone after the run was cancelled
 
 
 class Grader:
     """Runs and judges answers, several at a time if asked from several threads.
 
-    walled: whether the system lets runs have namespaces of their own; without them runs have only
+    isolated: whether the system lets runs have namespaces of their own; without them runs have only
     limits, and as root a user of their own.
     """
 
-    def __init__(self, limits: Limits | None = None, walled: bool | None = None):
+    def __init__(self, limits: Limits | None = None, isolated: bool | None = None):
         if sys.platform != "linux":
             raise OSError("grading runs on Linux: use a container or a virtual machine elsewhere")
         self._limits = limits or Limits()
         self._folder = Path(tempfile.mkdtemp(prefix="grading-"))
         self._folder.chmod(0o711)
         self._lock = threading.Lock()
-        self._leashes: set[int] = set()
+        self._cancel_fds: set[int] = set()
         self._closed = False
-        self._free_users = list(range(_FIRST_USER, _FIRST_USER + 256))
+        self._free_users = list(range(FIRST_USER, FIRST_USER + 256))
         try:
             library = write_library(self._folder, ())
         except BaseException:
@@ -64,9 +69,9 @@ class Grader:
             raise
         self._control, theirs = socket.socketpair()
         with theirs:
-            self._nursery = subprocess.Popen(
+            self._fork_server = subprocess.Popen(
                 [
-                    *(sys.executable, "-I", "-B", "-c", f"{_START} nursery.main()"),
+                    *(sys.executable, "-I", "-B", "-c", _START),
                     *(str(library), str(theirs.fileno())),
                 ],
                 pass_fds=[theirs.fileno()],
@@ -79,8 +84,8 @@ class Grader:
         ready = self._control.recv(1)
         if not ready:
             self.close()
-            raise WallsError("the process that starts the runs has ended; see the lines above")
-        self.walled = ready == nursery.READY if walled is None else walled
+            raise SandboxError("the process that starts the runs has ended; see the lines above")
+        self.isolated = ready == fork_server.READY if isolated is None else isolated
 
     def verdict(
         self, exercise: Exercise, program: Program, cases: Sequence[Case], imports: Sequence[str]
@@ -108,14 +113,14 @@ class Grader:
         return Verdict(exercise, cases)
 
     def close(self) -> None:
-        """End the nursery, and with it every run; a verdict that is being taken raises."""
+        """End the fork server, and with it every run; a verdict that is being taken raises."""
         with self._lock:
             self._closed = True
             self._control.close()
-            for leash in self._leashes:
-                os.close(leash)
-            self._leashes.clear()
-        self._nursery.wait(timeout=30)
+            for cancel_fd in self._cancel_fds:
+                os.close(cancel_fd)
+            self._cancel_fds.clear()
+        self._fork_server.wait(timeout=30)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> "Grader":
@@ -133,20 +138,20 @@ class Grader:
         cases: Sequence[Case],
         library: Path,
         user: int,
-    ) -> Iterator[Outcome]:
+    ) -> Generator[Outcome]:
         """One outcome for each case, until one is a trouble; then there are no more."""
         folder = tempfile.mkdtemp(prefix="run-", dir=self._folder)
-        walls = Walls((str(library),), user, self.walled, self._limits)
-        order = nursery.Order(walls, str(library), folder, _packed(exercise, program, cases))
+        sandbox = Sandbox((str(library),), user, self.isolated, self._limits)
+        order = fork_server.Order(sandbox, str(library), folder, _packed(exercise, program, cases))
         results, theirs = os.pipe()
-        leash_end, leash = os.pipe()
+        cancelled, cancel_fd = os.pipe()
         fate, fate_end = os.pipe()
         messages = _Messages(results, fate)
         try:
             with self._lock:
-                self._leashes.add(leash)
-                nursery.send_order(self._control, order, theirs, leash_end, fate_end)
-            for end in (theirs, leash_end, fate_end):
+                self._cancel_fds.add(cancel_fd)
+                fork_server.send_order(self._control, order, theirs, cancelled, fate_end)
+            for end in (theirs, cancelled, fate_end):
                 os.close(end)
             if messages.next(_DEFINE_SECONDS) != DEFINED:
                 what = messages.why or "what it sent cannot be read"
@@ -157,14 +162,14 @@ class Grader:
                 yield _read(message, messages.why)
         finally:
             with self._lock:
-                if leash in self._leashes:
-                    self._leashes.remove(leash)
-                    os.close(leash)
+                if cancel_fd in self._cancel_fds:
+                    self._cancel_fds.remove(cancel_fd)
+                    os.close(cancel_fd)
             messages.drain(_PATIENCE)
             shutil.rmtree(folder, ignore_errors=True)
 
 
-class WallsError(RuntimeError):
+class SandboxError(RuntimeError):
     """This machine could not lock a run in: nobody's answer is to blame."""
 
 
@@ -203,7 +208,7 @@ class _Messages:
         return bytes(received)
 
     def _end(self) -> str:
-        """How the run ended, by the keeper's word. Raises `WallsError` if it never began."""
+        """How the run ended, by the supervisor's word. Raises `SandboxError` if it never began."""
         said = b""
         while select.select([self._fate], [], [], _PATIENCE)[0]:
             part = os.read(self._fate, 4096)
@@ -212,8 +217,8 @@ class _Messages:
             said += part
         for line in said.splitlines():
             fate = json.loads(line)
-            if fate["reason"] == "walls":
-                raise WallsError(fate["detail"])
+            if fate["reason"] == "sandbox":
+                raise SandboxError(fate["detail"])
             if fate["reason"] in ("memory", "disk"):
                 what = {"memory": "memory", "disk": "space on the disk"}[fate["reason"]]
                 return f"took more {what} than it may, and was stopped"
@@ -221,7 +226,7 @@ class _Messages:
         return "ended its process"
 
     def drain(self, seconds: float) -> None:
-        """Wait until the keeper has seen everything gone; throw away what is still coming."""
+        """Wait until the supervisor has seen everything gone; throw away what is still coming."""
         deadline = time.monotonic() + seconds
         left = {self._results, self._fate}
         while self._fate in left and (wait := deadline - time.monotonic()) > 0:
@@ -256,23 +261,25 @@ def _judged(exercise: Exercise, case: Case, outcome: Outcome) -> Finding | None:
 def _packed(exercise: Exercise, program: Program, cases: Sequence[Case]) -> bytes:
     """The task without anything that tells right from wrong. Code of the exercise goes by value."""
     bare = dataclasses.replace(
-        exercise, cases=None, judge=None, hints=("", "", ""), passed="", allowed=None
+        exercise, cases=_stays, judge=_stays, hints=("", "", ""), passed="", allowed=None
     )
     own = sys.modules[exercise.on_rank.__module__]  # a teacher's exercise may be anywhere
     return shipping.pack_anonymously(Task(bare, program, tuple(cases)), [*_staying(), own])
 
 
-_SHARED = ("answers", "collecting", "exercise", "apart")
+def _stays(*_: object) -> NoReturn:
+    """In the place of what no run may have."""
+    raise NotImplementedError("cases are drawn and judged by the grader")
 
 
 def _staying() -> list[types.ModuleType]:
     """The modules of the checks that no run may import."""
     registry.all_exercises()
-    prefix = "course_lib.checks."
+    shared = modules_of_every_run()
     return [
         module
         for name, module in list(sys.modules.items())
-        if name.startswith(prefix) and name.removeprefix(prefix).split(".")[0] not in _SHARED
+        if name.startswith(f"{CHECKS}.") and name not in shared
     ]
 
 

@@ -1,16 +1,16 @@
 """The process from which all graded runs are forked: it has imported torch once, and no answer.
 
 It runs from a copy of the library in which no answer stands, keeps no secret, and does nothing but
-fork. For each order a keeper process is made, and in it, behind the walls, the run:
+fork. For each order a supervisor is made, and below it, in the sandbox, the run:
 
-    nursery ── keeper ── first process behind the walls ── inmate ── host ── ranks
+    fork server ── supervisor ── first process of the sandbox ── sandboxed run ── host ── ranks
 
-The keeper stays outside: it ends the run when its leash is let go (by the grader or by its death),
-when the run takes too much memory, or when the inmate is done; then it tells the run's fate.
+The supervisor stays outside: it ends the run when the other end of `cancel_fd` is closed (by the
+grader or by its death), when the run takes too much memory, or when the sandboxed run is done; then
+it tells the run's fate.
 """
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -25,44 +25,48 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.ranks import hostclient
+from course_lib.ranks import hostclient, prctl
 
-from . import inmate, isolation
-from .isolation import Walls
+from . import isolation, sandboxed_run
+from .isolation import Sandbox
+from .names import COURSE, TECHNIQUES
 
-READY, READY_WITHOUT_WALLS = b"!", b"?"
+READY, READY_WITHOUT_NAMESPACES = b"!", b"?"
 _TICK = 0.2
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True)
 class Order:
-    """One run: the walls, the copy of the library to import from, a folder, a pickled `Task`."""
+    """One run: the sandbox, the copy of the library to import from, a folder, a pickled `Task`."""
 
-    walls: Walls
+    sandbox: Sandbox
     library: str
     folder: str
     task: bytes
 
 
-def send_order(control: socket.socket, order: Order, results: int, leash: int, fate: int) -> None:
-    """Ask the nursery at the other end of `control` for a run; it gets copies of the three pipes.
+def send_order(
+    control: socket.socket, order: Order, results: int, cancel_fd: int, fate: int
+) -> None:
+    """Ask the fork server at the other end of `control` for a run; it gets copies of the pipes.
 
-    results: written by the inmate; fate: by the keeper at the end, one line of JSON; leash: read.
+    results: written by the sandboxed run; cancel_fd: the run is ended when its other end is closed;
+    fate: written by the supervisor at the end, one line of JSON.
     """
     body = pickle.dumps(order)
-    socket.send_fds(control, [len(body).to_bytes(8, "big")], [results, leash, fate])
+    socket.send_fds(control, [len(body).to_bytes(8, "big")], [results, cancel_fd, fate])
     control.sendall(body)
 
 
 def serve(control: socket.socket) -> None:
-    """Say what kind of runs there will be, then fork a keeper for each order, to the end."""
-    for module in ("torch", "torch._dynamo", "course_lib.ranks.rank"):
-        importlib.import_module(module)
+    """Say what kind of runs there will be, then fork a supervisor for each order, to the end."""
+
+    import course_lib.ranks.rank  # noqa: F401 - what every rank needs is imported once, here
+
     gc.collect()
     gc.freeze()
-    control.sendall(READY if isolation.available() else READY_WITHOUT_WALLS)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are reaped by the system
+    control.sendall(READY if isolation.available() else READY_WITHOUT_NAMESPACES)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are reaped by the system
     while True:
         head, pipes, _, _ = socket.recv_fds(control, 8, 3)
         if not head:
@@ -75,29 +79,29 @@ def serve(control: socket.socket) -> None:
         if not os.fork():
             control.close()
             try:
-                _keep(pickle.loads(body), *pipes)
+                _supervise(pickle.loads(body), *pipes)
             except BaseException:
-                _tell(pipes[2], "walls", traceback.format_exc()[-2000:])
+                _tell(pipes[2], "sandbox", traceback.format_exc()[-2000:])
             finally:
                 os._exit(0)
         for pipe in pipes:
             os.close(pipe)
 
 
-def _keep(order: Order, results: int, leash: int, fate: int) -> None:
+def _supervise(order: Order, results: int, cancel_fd: int, fate: int) -> None:
     """Start the run, and outlive it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
-    if order.walls.namespaces:
+    if order.sandbox.namespaces:
         isolation.leave_namespaces()
     else:
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        prctl.adopt_orphans()
     child = os.fork()
     if not child:
-        os.close(leash)
+        os.close(cancel_fd)
         _enter(order, results, fate)
     os.close(results)
-    reason, status = _watch(child, leash, order.walls.limits.memory, order)
+    reason, status = _watch(child, cancel_fd, order.sandbox.limits.memory, order)
     if status is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
@@ -106,11 +110,11 @@ def _keep(order: Order, results: int, leash: int, fate: int) -> None:
     _tell(fate, reason, os.waitstatus_to_exitcode(status))
 
 
-def _watch(child: int, leash: int, memory: int, order: Order) -> tuple[str, int | None]:
+def _watch(child: int, cancel_fd: int, memory: int, order: Order) -> tuple[str, int | None]:
     """Why the run is over, and the status of the child if it has ended by itself."""
-    shared = _memory_of(os.getpid())  # what each process of the run has from the nursery
+    shared = _memory_of(os.getpid())  # what each process of the run has from the fork server
     while True:
-        if select.select([leash], [], [], _TICK)[0]:
+        if select.select([cancel_fd], [], [], _TICK)[0]:
             return "stopped", None
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
@@ -118,32 +122,32 @@ def _watch(child: int, leash: int, memory: int, order: Order) -> tuple[str, int 
         used = sum(max(0, _memory_of(pid) - shared) for pid in _descendants(os.getpid()))
         if used > memory:
             return "memory", None
-        if not order.walls.namespaces and _size_of(order.folder) > order.walls.limits.disk:
+        if not order.sandbox.namespaces and _size_of(order.folder) > order.sandbox.limits.disk:
             return "disk", None
 
 
 def _enter(order: Order, results: int, fate: int) -> None:
-    """In the first process: go behind the walls, fork the inmate, wait for it, and never return.
+    """In the first process: enter the sandbox, fork the run, wait for it, and never return.
 
     The end of the first process of a namespace is the end of all others in it.
     """
     code = 1
     try:
         _close_in(order)
-        inmate_pid = os.fork()
-        if inmate_pid:
+        run_pid = os.fork()
+        if run_pid:
             os.close(results)
             os.close(fate)
-            code = os.waitstatus_to_exitcode(os.waitpid(inmate_pid, 0)[1])
+            code = os.waitstatus_to_exitcode(os.waitpid(run_pid, 0)[1])
             code = code if code >= 0 else 128 - code
         else:
             hostclient.fork_host(results, fate)
             os.close(fate)
-            inmate.run(order.task, results)
+            sandboxed_run.run(order.task, results)
             code = 0
-    except BaseException:  # of our own code: what an answer raises is caught in the inmate
+    except BaseException:  # of our own code: what an answer raises is caught in the sandboxed run
         with contextlib.suppress(OSError):
-            _tell(fate, "walls", traceback.format_exc()[-2000:])
+            _tell(fate, "sandbox", traceback.format_exc()[-2000:])
     finally:
         os._exit(code)
 
@@ -152,7 +156,7 @@ def _close_in(order: Order) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
-    isolation.lock_in(order.walls, order.folder)
+    isolation.enter(order.sandbox, order.folder)
     _use_library(order.library)
 
 
@@ -163,15 +167,15 @@ def _tell(fate: int, reason: str, detail: object) -> None:
 def _use_library(library: str) -> None:
     """Import what is still to be imported of the course from there, and all techniques anew.
 
-    The nursery's own techniques lack the names that only this lesson needs.
+    The fork server's own techniques lack the names that only this lesson needs.
     """
     sys.path[0] = library
     for name, module in list(sys.modules.items()):
-        if name.startswith("course_lib.techniques"):
+        if f"{name}.".startswith(f"{TECHNIQUES}."):
             del sys.modules[name]
-        elif name.split(".")[0] == "course_lib" and hasattr(module, "__path__"):
+        elif name.split(".")[0] == COURSE and hasattr(module, "__path__"):
             module.__path__[:] = [f"{library}/{name.replace('.', '/')}"]
-    vars(sys.modules["course_lib"]).pop("techniques", None)
+    vars(sys.modules[COURSE]).pop(TECHNIQUES.removeprefix(f"{COURSE}."), None)
     importlib.invalidate_caches()
 
 

@@ -12,20 +12,18 @@ import importlib.util
 import shutil
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from course_lib.ranks import host, rank
+
+from . import fork_server
+from .names import CHECKS, COURSE, TECHNIQUES
 from .slicing import needed_statements
 
 LIBRARY = Path(__file__).resolve().parents[2]
-_COURSE, _TECHNIQUES, _CHECKS = "course_lib", "course_lib.techniques", "course_lib.checks"
 # What a run needs. The packages' own files import all their rooms, and are left empty.
-_RUN = (
-    "course_lib",
-    "course_lib.checks.apart.nursery",
-    "course_lib.ranks.host",
-    "course_lib.ranks.rank",
-)
-_EMPTY = ("course_lib.checks",)
+_RUN = (COURSE, fork_server.__name__, host.__name__, rank.__name__)
+_EMPTY = (CHECKS,)
 _ALL, _NOTHING = "*", ""  # in the place of a name: the whole module; the module, and no name of it
 
 
@@ -50,7 +48,7 @@ def write_library(folder: Path, imports: Iterable[str]) -> Path:
 
 def _course_imports(imports: Iterable[str]) -> Iterator[tuple[str, str]]:
     for statement in imports:
-        yield from _imported(ast.parse(statement), _COURSE)
+        yield from _imported(ast.parse(statement), COURSE)
 
 
 @lru_cache(maxsize=256)
@@ -65,7 +63,7 @@ def _closure(wanted: tuple[tuple[str, str], ...]) -> dict[str, str]:
             continue
         if not (path := _file_of(module)) or name in names.setdefault(module, set()):
             continue
-        if name != _ALL and not module.startswith(_TECHNIQUES):
+        if name != _ALL and not _is_technique(module):
             waiting.append((module, _ALL))
             continue
         names[module].add(name)
@@ -75,18 +73,29 @@ def _closure(wanted: tuple[tuple[str, str], ...]) -> dict[str, str]:
         waiting += _imported(tree, module if path.name == "__init__.py" else package)
     files = {}
     for module, imported in names.items():
-        path = _file_of(module)
-        files[str(path.relative_to(LIBRARY.parent))] = _source(module, path, frozenset(imported))
+        if path := _file_of(module):
+            file = path.relative_to(LIBRARY.parent).as_posix()
+            files[file] = _source(module, path, frozenset(imported))
     return files
+
+
+def modules_of_every_run() -> frozenset[str]:
+    """The modules that any run can import, whatever its lesson."""
+    stems = (PurePosixPath(file).with_suffix("") for file in _closure(()))
+    return frozenset(".".join(stem.parts).removesuffix(".__init__") for stem in stems)
 
 
 def _source(module: str, path: Path, names: frozenset[str]) -> str:
     if module in _EMPTY:
         return ""
     source = path.read_text(encoding="utf-8")
-    if module.startswith(_TECHNIQUES) and _ALL not in names:
+    if _is_technique(module) and _ALL not in names:
         return needed_statements(source, names)
     return source
+
+
+def _is_technique(module: str) -> bool:
+    return f"{module}.".startswith(f"{TECHNIQUES}.")
 
 
 def _imported(tree: ast.AST, package: str) -> Iterator[tuple[str, str]]:
@@ -94,12 +103,12 @@ def _imported(tree: ast.AST, package: str) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                if alias.name.split(".")[0] == _COURSE:
+                if alias.name.split(".")[0] == COURSE:
                     yield alias.name, _ALL
         elif isinstance(node, ast.ImportFrom):
             name = "." * node.level + (node.module or "")
             module = importlib.util.resolve_name(name, package) if node.level else name
-            if module.split(".")[0] == _COURSE:
+            if module.split(".")[0] == COURSE:
                 for alias in node.names:
                     yield module, alias.name
 

@@ -18,6 +18,7 @@ import math
 import sys
 import types
 import typing
+from pathlib import PurePosixPath
 from typing import Any
 
 import torch
@@ -26,11 +27,14 @@ from course_lib.checks.answers import Other, kind_of
 from course_lib.checks.collecting import Outcome
 from course_lib.observe import Frame
 
+from .names import CHECKS, OBSERVE, technique_file
+from .program import ANSWERS
+
 LARGEST = 256 * 2**20  # bytes of one message
 _LONGEST_TEXT = 20_000
 _DEEPEST = 60
 _MOST_RANKS = 256
-_ROOMS = ("course_lib.checks.", "course_lib.observe.")
+_ROOMS = (f"{CHECKS}.", f"{OBSERVE}.")
 _DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -160,12 +164,10 @@ def _record_type(module: str, name: str) -> type:
 
 def _harmless(file: str) -> str:
     """A report shows the lines of a frame: of an answer, never of a file that lies here."""
-    parts = file.replace("\\", "/").split("/")
-    if parts[1:2] == ["answers"]:
+    path = PurePosixPath(file.replace("\\", "/"))
+    if path.is_relative_to(ANSWERS) and ".." not in path.parts:
         return file
-    if "techniques" in parts[:-1]:
-        return f"/course_lib/techniques/{parts[-1]}"
-    return f"/elsewhere/{parts[-1]}"
+    return technique_file(file) or f"/elsewhere/{path.name}"
 
 
 # ---------------------------------------------------------------------------------------------
@@ -206,11 +208,11 @@ def _fits(value: Any, declared: Any) -> bool:
         return False
     if wanted is int:
         return type(value) is int
-    if origin is tuple and arguments[-1] is not Ellipsis:
+    if isinstance(value, tuple) and arguments and arguments[-1] is not Ellipsis:
         return len(value) == len(arguments) and all(map(_fits, value, arguments))
-    if origin in (list, tuple, set, frozenset):
+    if isinstance(value, list | tuple | set | frozenset) and arguments:
         return all(_fits(item, arguments[0]) for item in value)
-    if origin is dict:
+    if isinstance(value, dict) and arguments:
         return all(_fits(k, arguments[0]) and _fits(v, arguments[1]) for k, v in value.items())
     if dataclasses.is_dataclass(wanted):
         return all(_fits(getattr(value, name), hint) for name, hint in _hints(wanted).items())

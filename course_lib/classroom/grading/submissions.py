@@ -12,7 +12,7 @@ import datetime
 import io
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -49,7 +49,7 @@ def collect(folder: Path, lessons: list[str]) -> list[Submission]:
     """Submissions by student. Raises `ValueError` if there is nothing at `folder`."""
     if folder.suffix.lower() == ".zip" and folder.is_file():
         with zipfile.ZipFile(folder) as archive:
-            entries = _tops(_unzipped(archive, "", 0))
+            entries: Iterable[tuple[str, Iterable[Item]]] = _tops(_unzipped(archive, "", 0))
     elif folder.is_dir():
         entries = ((path.name, _walked(path)) for path in sorted(folder.iterdir()))
     else:
@@ -61,7 +61,10 @@ def collect(folder: Path, lessons: list[str]) -> list[Submission]:
         student = _student(name, lessons)
         submission = submissions.setdefault(student, Submission(student))
         for item in items:
-            (submission.notebooks if isinstance(item, Found) else submission.odd).append(item)
+            if isinstance(item, Found):
+                submission.notebooks.append(item)
+            else:
+                submission.odd.append(item)
     return [submissions[name] for name in sorted(submissions)]
 
 
@@ -152,7 +155,7 @@ def _exactly(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     return content
 
 
-def _tops(items: Iterator[Item]) -> Iterator[tuple[str, list[Item]]]:
+def _tops(items: Iterator[Item]) -> Iterator[tuple[str, Iterable[Item]]]:
     """Items of one large zip file by the first part of their path."""
     tops: dict[str, list[Item]] = {}
     for item in items:

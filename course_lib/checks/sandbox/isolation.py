@@ -1,4 +1,4 @@
-"""Walls around a process that runs somebody else's code (Linux).
+"""A sandbox around a process that runs somebody else's code (Linux).
 
 Where the system lets us, the process gets namespaces of its own: a file system in which only Python
 and a copy of the course's library exist, read-only, and one small folder in memory to write to; a
@@ -21,19 +21,20 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_lib.ranks import prctl
+
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER = 0x00020000, 0x04000000, 0x08000000, 0x10000000
 _NEWPID, _NEWNET = 0x20000000, 0x40000000
 _NAMESPACES = _NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET
 _RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 0x4000, 0x40000
 _DETACH = 2
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _LAST_CAPABILITY = 40
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin")
 _LOADER = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime")
-WORK = "/locked-in"  # the folder that can be written to, inside
+WORK = "/sandbox"  # the folder that can be written to, inside
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Walls:
+class Sandbox:
     """What a process is locked into.
 
     visible: folders that it may read, besides the system's and Python's.
@@ -74,7 +75,7 @@ def available() -> bool:
         with contextlib.suppress(BaseException):
             leave_namespaces()
             if not os.fork():
-                _new_root(Walls((), 65534, True))
+                _new_root(Sandbox((), 65534, True))
                 _loopback_up()
                 os._exit(0)
             os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
@@ -98,32 +99,32 @@ def leave_namespaces() -> None:
     Path("/proc/self/gid_map").write_text(f"0 {group} 1")
 
 
-def lock_in(walls: Walls, folder: str) -> None:
-    """Put this process behind the walls, for good; `folder` serves where there are no namespaces.
+def enter(sandbox: Sandbox, folder: str) -> None:
+    """Put this process in the sandbox, for good; `folder` serves where there are no namespaces.
 
     Its current folder is afterwards the one that it may write to.
     """
     temporary = folder
-    if walls.namespaces:
-        _new_root(walls)
+    if sandbox.namespaces:
+        _new_root(sandbox)
         _loopback_up()
         # Apart from each other: a run that fills its folder can still say so.
         folder, temporary = WORK, "/dev/shm"
     elif os.geteuid() == 0:
-        os.chown(folder, walls.user, walls.user)
+        os.chown(folder, sandbox.user, sandbox.user)
     os.chdir(folder)
     tempfile.tempdir = temporary
     os.environ.update(HOME=folder, TMPDIR=temporary, USER="learner", LOGNAME="learner")
-    _limit(walls.limits)
-    _give_up_rights(walls.user)
+    _limit(sandbox.limits)
+    _give_up_rights(sandbox.user)
     os.umask(0o077)
 
 
-def _new_root(walls: Walls) -> None:
-    """A file system with what Python needs and `walls.visible`, and nothing else."""
+def _new_root(sandbox: Sandbox) -> None:
+    """A file system with what Python needs and `sandbox.visible`, and nothing else."""
     _mount(None, "/", None, _REC | _PRIVATE)
     root = Path("/tmp")  # exists everywhere, and is hidden by what is mounted on it
-    visible = [*_SYSTEM, sys.base_prefix, sys.prefix, *walls.visible]
+    visible = [*_SYSTEM, sys.base_prefix, sys.prefix, *sandbox.visible]
     held = {path: os.open(path, os.O_PATH) for path in visible if os.path.isdir(path)}
     held |= {path: os.open(path, os.O_PATH) for path in _LOADER if os.path.exists(path)}
     held |= {f"/dev/{name}": os.open(f"/dev/{name}", os.O_PATH) for name in _DEVICES}
@@ -145,8 +146,9 @@ def _new_root(walls: Walls) -> None:
             _mount(None, str(target), None, _BIND | _REMOUNT | _RDONLY | _flags(target))
     for fd in held.values():
         os.close(fd)
-    owner = f"uid={walls.user},gid={walls.user}," if os.geteuid() == 0 and _is_real_root() else ""
-    size = f"{owner}size={walls.limits.disk},mode=700,nr_inodes=20000"
+    real_root = os.geteuid() == 0 and _is_real_root()
+    owner = f"uid={sandbox.user},gid={sandbox.user}," if real_root else ""
+    size = f"{owner}size={sandbox.limits.disk},mode=700,nr_inodes=20000"
     for folder in ("/proc", "/dev/shm", WORK, "/old"):
         Path(f"{root}{folder}").mkdir(parents=True)
     _mount("proc", f"{root}/proc", "proc", _NOSUID | _NODEV)
@@ -208,15 +210,11 @@ def _give_up_rights(user: int) -> None:
         os.setresuid(user, user, user)
     elif root:  # of a user namespace only: there the rights go, and the number stays
         for capability in range(_LAST_CAPABILITY + 1):
-            _prctl(_PR_CAPBSET_DROP, capability)
+            prctl.drop_capability(capability)
         header = struct.pack("Ii", 0x20080522, 0)
         _call("capset", header, bytes(24))
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    _prctl(_PR_SET_DUMPABLE, 1)  # a change of user takes /proc/self away from its own owner
-
-
-def _prctl(option: int, value: int) -> None:
-    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    prctl.never_gain_rights()
+    prctl.own_its_proc()  # a change of user takes /proc/self away from its own owner
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
