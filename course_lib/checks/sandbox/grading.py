@@ -29,7 +29,7 @@ from course_lib.checks.verdict import Verdict
 from course_lib.ranks import shipping
 
 from . import fork_server, transport
-from .isolation import Limits, Sandbox
+from .isolation import Limits, Sandbox, hidden_from_others
 from .library import modules_of_every_run, write_library
 from .names import CHECKS
 from .program import Program, keep_lines
@@ -86,6 +86,13 @@ class Grader:
             self.close()
             raise SandboxError("the process that starts the runs has ended; see the lines above")
         self.isolated = ready == fork_server.READY if isolated is None else isolated
+        if not self.isolated and os.geteuid() == 0 and (folder := hidden_from_others()):
+            self.close()
+            raise OSError(
+                "this system gives runs no namespaces, so they run as another user than root, who "
+                f"may not enter {folder}, where Python lies: grade as another user, or with a "
+                "Python that everybody can read"
+            )
 
     def verdict(
         self, exercise: Exercise, program: Program, cases: Sequence[Case], imports: Sequence[str]

@@ -15,6 +15,7 @@ import fcntl
 import os
 import resource
 import socket
+import stat
 import struct
 import sys
 import tempfile
@@ -81,6 +82,18 @@ def available() -> bool:
             os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
         os._exit(1)
     return os.waitpid(child, 0)[1] == 0
+
+
+def hidden_from_others() -> str:
+    """The first folder on the way to Python that other users may not enter; "" if there is none.
+
+    Without namespaces, a run that root starts cannot find Python behind it.
+    """
+    for prefix in (sys.base_prefix, sys.prefix):
+        for folder in reversed([Path(prefix).resolve(), *Path(prefix).resolve().parents]):
+            if not folder.stat().st_mode & stat.S_IXOTH:
+                return str(folder)
+    return ""
 
 
 def leave_namespaces() -> None:
