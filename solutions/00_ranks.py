@@ -428,9 +428,9 @@ print("your guess:", guess_int)
 
 # %% [markdown]
 # 1065353216 is hexadecimal 3F800000: the four bytes of the float 1.0, read as an integer. From
-# torch comes no error and no warning, only a wrong number. The note above is the course's: it has
-# seen both ends. About too few bytes torch is just as silent, and the rest of the receiver's tensor
-# stays as it was. It refuses only too *many* bytes:
+# torch comes no error and no warning, only a wrong number. The warning above is the course's: it
+# has seen both ends. About too few bytes torch is just as silent, and the rest of the receiver's
+# tensor stays as it was. It refuses only too *many* bytes:
 
 
 # %% tags=["raises-exception"]
@@ -918,8 +918,8 @@ print("your guess:", guess_received)
 
 # %% [markdown]
 # False, and dangerous: no error, three times the last number. `isend` only *begins*. It reads the
-# tensor at some moment before `wait()` returns. Until then the tensor is not yours. The note comes
-# from the recorder; on a cluster nobody tells you. Large codes have had this bug: the
+# tensor at some moment before `wait()` returns. Until then the tensor is not yours. The warning
+# comes from the recorder; on a cluster nobody tells you. Large codes have had this bug: the
 # finite-element library deal.II reused a buffer under its sends, and nobody noticed, since the MPI
 # libraries in use happened to copy it (dealii pull request 13206, 2022).
 #

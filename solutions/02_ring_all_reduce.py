@@ -260,8 +260,8 @@ run_ranks(once_round, 4, reuse_before_wait)
 
 # %% [markdown]
 # This is the worst of the three: no error, wrong numbers. `isend` only *begins*. It reads the
-# tensor at some time before `wait()` returns, and here it read it after `zero_()`. The note comes
-# from the recorder that watches every run; on a cluster nobody would tell you.
+# tensor at some time before `wait()` returns, and here it read it after `zero_()`. The warning
+# comes from the recorder that watches every run; on a cluster nobody would tell you.
 #
 # And if you forget `wait()` altogether? Take `sending =` and the line with `wait` out of
 # `pass_right` and run it a few times. gloo drops a message that nobody holds a handle for, unless

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from course_lib.observe import Trap
+from course_lib.observe import RankWarning
 from course_lib.ranks import RankError, RankTimeout, collect
 
 from .exercise import Case, Exercise, Observation
@@ -23,12 +23,12 @@ class Trouble:
     kind: "signature" (the answer cannot be called as the task says), "unattempted" (a hole of the
         notebook is still empty), "failed" (a rank raised or died) or "stuck".
     report: the text to show; for "unattempted" the name of the function with the hole.
-    notes: what went silently wrong before.
+    warnings: what went silently wrong before.
     """
 
     kind: str
     report: str
-    notes: list[Trap] = field(default_factory=list)
+    warnings: list[RankWarning] = field(default_factory=list)
 
 
 @dataclass
@@ -56,7 +56,9 @@ def collect_case(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
         return Outcome(trouble=_trouble(error), printed=error.output)
     except ValueError as problem:  # the answer cannot be sent to another process
         return Outcome(trouble=Trouble("failed", str(problem)))
-    return Outcome(Observation(list(results), results.trace, results.notes), printed=results.output)
+    return Outcome(
+        Observation(list(results), results.trace, results.warnings), printed=results.output
+    )
 
 
 def signature_misfit(exercise: Exercise, answer: Callable) -> str:
@@ -94,4 +96,4 @@ def _trouble(error: RankError) -> Trouble:
             function = failure.where[0].function if failure.where else ""
             return Trouble("unattempted", function)
     kind = "stuck" if isinstance(error, RankTimeout) else "failed"
-    return Trouble(kind, error.report, error.notes)
+    return Trouble(kind, error.report, error.warnings)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from course_lib.observe import Trace, Trap
+from course_lib.observe import RankWarning, Trace
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Observation:
 
     values: list[Any]
     trace: Trace
-    notes: list[Trap] = field(default_factory=list)
+    warnings: list[RankWarning] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Exercise:
     on_rank: `on_rank(answer, case)` runs on each rank of `case.world_size`: builds this rank's
         input, calls the answer, returns plain values.
     judge: `judge(case, observation)` is None when the case is right. It sees runs that ended well;
-        ranks that raised or hang, forbidden operations and silent traps are found before it.
+        ranks that raised or hang, forbidden operations and warnings are found before it.
     hints: from a nudge to what is nearly the answer; indented text, shown without its indent.
     passed: the property that was shown, for the line after passing: "every rank sends exactly ..."
     allowed: the operations an answer may use (names as in `CommEvent.op`); None allows all.

@@ -6,8 +6,8 @@ values were found right: its message says so.
 
 from collections.abc import Collection, Iterable
 
-from course_lib.observe import Frame, Trace, Trap
-from course_lib.ranks.sources import place_of, text_of
+from course_lib.observe import Frame, RankWarning, Trace
+from course_lib.ranks.sources import location_of, text_of
 
 from .exercise import Finding, Observation
 
@@ -50,10 +50,10 @@ def course_answer(trace: Trace) -> Finding | None:
     return None
 
 
-def silent_trap(notes: Iterable[Trap]) -> Finding | None:
+def first_warning(warnings: Iterable[RankWarning]) -> Finding | None:
     """What gloo lets pass and the recorder saw: a buffer rewritten in flight, a missing wait."""
-    for trap in notes:
-        return Finding(trap.message, rank=trap.rank)
+    for warning in warnings:
+        return Finding(warning.message, rank=warning.rank)
     return None
 
 
@@ -146,4 +146,4 @@ def _at(where: tuple[Frame, ...]) -> str:
     if not where:
         return ""
     text = text_of(where[0])
-    return f" ({place_of(where[0])}{': ' + text if text else ''})"
+    return f" ({location_of(where[0])}{': ' + text if text else ''})"

@@ -8,17 +8,17 @@ from .exercise import Case, Exercise, Finding
 def judge_case(exercise: Exercise, case: Case, outcome: Outcome) -> Finding | None:
     """What is wrong with one case of an answer, the most telling cause first; None if it is right.
 
-    A forbidden operation or a silent trap comes before the values: it is why they are wrong, or
+    A forbidden operation or a warning comes before the values: it is why they are wrong, or
     why it says nothing that they are right.
     """
     if trouble := outcome.trouble:
         if trouble.kind == "signature":
             return Finding(trouble.report)
-        return gates.silent_trap(trouble.notes) or Finding(case.clue)
+        return gates.first_warning(trouble.warnings) or Finding(case.clue)
     observation = outcome.observation
     return (
         gates.course_answer(observation.trace)
         or gates.forbidden(exercise.allowed, observation.trace)
-        or gates.silent_trap(observation.notes)
+        or gates.first_warning(observation.warnings)
         or exercise.judge(case, observation)
     )

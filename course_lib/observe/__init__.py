@@ -10,7 +10,7 @@ Learners write plain torch.distributed; nothing is wrapped. Ranks append plain e
 while things happen, and every number is a pure function of these.
 """
 
-from .events import Block, CommEvent, ComputeSpan, Frame, Label, Trap
+from .events import Block, CommEvent, ComputeSpan, Frame, Label, RankWarning
 from .matching import Divergence, GroupCalls, Matching, match
 from .memory import Memory, MemoryCurve
 from .recorder import Recorder
@@ -29,13 +29,13 @@ __all__ = [
     "Matching",
     "Memory",
     "MemoryCurve",
+    "RankWarning",
     "Recorder",
     "Span",
     "Timeline",
     "Trace",
     "Track",
     "Traffic",
-    "Trap",
     "match",
     "read_trace",
 ]

@@ -59,18 +59,18 @@ def sends(event: CommEvent) -> Iterator[Sent]:
 
 
 def _next(event: CommEvent) -> tuple[int, int, int]:
-    """(n, this rank's place, the next rank around the ring)."""
+    """(n, this rank's group rank, the next rank around the ring)."""
     n = len(event.ranks)
-    place = event.ranks.index(event.rank)
-    return n, place, event.ranks[(place + 1) % n]
+    group_rank = event.ranks.index(event.rank)
+    return n, group_rank, event.ranks[(group_rank + 1) % n]
 
 
 def _all_reduce(event: CommEvent) -> Iterator[Sent]:
     # Rank i starts with chunk i, so in n-1 steps it sends all but chunk i+1; that one is then
     # complete here, and in n-1 more steps it sends all but chunk i+2.
-    n, place, right = _next(event)
+    n, group_rank, right = _next(event)
     chunks = _chunks(event, n)
-    nbytes = 2 * sum(chunks) - chunks[(place + 1) % n] - chunks[(place + 2) % n]
+    nbytes = 2 * sum(chunks) - chunks[(group_rank + 1) % n] - chunks[(group_rank + 2) % n]
     yield Sent(right, nbytes, 2 * (n - 1))
 
 
@@ -83,16 +83,16 @@ def _chunks(event: CommEvent, n: int) -> list[int]:
 
 def _reduce_scatter(event: CommEvent) -> Iterator[Sent]:
     # All parts pass through here but the rank's own, which arrives last and stays.
-    n, place, right = _next(event)
+    n, group_rank, right = _next(event)
     parts = event.splits or [event.nbytes] * n
-    yield Sent(right, sum(parts) - parts[place], n - 1)
+    yield Sent(right, sum(parts) - parts[group_rank], n - 1)
 
 
 def _all_gather(event: CommEvent) -> Iterator[Sent]:
     # All parts are passed on but the next rank's, which it has itself.
-    n, place, right = _next(event)
+    n, group_rank, right = _next(event)
     parts = event.splits or [event.nbytes] * n
-    yield Sent(right, sum(parts) - parts[(place + 1) % n], n - 1)
+    yield Sent(right, sum(parts) - parts[(group_rank + 1) % n], n - 1)
 
 
 def _broadcast(event: CommEvent) -> Iterator[Sent]:

@@ -18,7 +18,7 @@ class Frame:
 class CommEvent:
     """One operation that a rank issued, by whichever way it was called.
 
-    rank, n: the rank, and the place of this operation in the order in which it issued them.
+    rank, n: the rank, and how many operations it had issued before this one.
     op: the learner's name: send recv broadcast all_reduce reduce all_gather gather scatter
         reduce_scatter all_to_all barrier.
     group, ranks: name of the process group, and its members as global ranks, in group order.
@@ -94,7 +94,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Trap:
+class RankWarning:
     """Something that gives wrong numbers, or none, without an error of its own.
 
     kind: non_contiguous, aliased_list, no_such_rank (these three are also raised, as ValueError),
@@ -116,8 +116,9 @@ class Trap:
 class Block:
     """One storage: the memory behind a tensor and all its views. It is counted once.
 
-    rank, n: the rank, and the place of this block in the order in which it was first seen.
-    kind: what it turned out to be for (`course_lib.observe.meter`), which holds from its beginning.
+    rank, n: the rank, and how many blocks it had been seen to use before this one.
+    kind: what it turned out to be for (`course_lib.observe.memory_tracker`); it holds from the
+        beginning of the block.
     steps: (time, bytes, saved) whenever one of the last two changed. `saved`: a graph keeps it for
         its backward pass. A block that was given back has 0 bytes.
     """

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work
 
-from . import wording
+from . import warning_texts
 from .events import CommEvent
 from .frames import learners
 from .journal import JournalWriter
 from .stopwatch import Stopwatch
-from .watch import Note, Watch
+from .watch import Warn, Watch
 
 
 class _Reference(weakref.ref):
@@ -44,8 +44,8 @@ class _Pending:
 class Handles:
     """The operations that were issued, from `open` to `close`."""
 
-    def __init__(self, journal: JournalWriter, watch: Watch, note: Note, stopwatch: Stopwatch):
-        self._journal, self._watch, self._note = journal, watch, note
+    def __init__(self, journal: JournalWriter, watch: Watch, warn: Warn, stopwatch: Stopwatch):
+        self._journal, self._watch, self._warn = journal, watch, warn
         self._stopwatch = stopwatch
         self._pending: dict[int, _Pending] = {}  # by id of the Work
         # By address of the result's storage; a tensor may be sent to several ranks at once.
@@ -126,7 +126,7 @@ class Handles:
         result = carry_out()
         for pending in waited_for:
             self._journal.done(pending.event.n, time.monotonic())
-            self._watch.land(pending.event, sys._getframe())
+            self._watch.finish(pending.event, sys._getframe())
         self._stopwatch.start()
         return result
 
@@ -150,12 +150,12 @@ class Handles:
         again = pending.done and event.op in ("send", "recv")
         if again:
             where = learners(sys._getframe())
-            message = wording.waited_twice(event, where)
-            self._note("waited_twice", message, where, event.where)
+            message = warning_texts.waited_twice(event, where)
+            self._warn("waited_twice", message, where, event.where)
         if not pending.done or again:
             pending.waiting = True
             self._journal.wait(event.n, time.monotonic())
-            self._watch.approach(event)
+            self._watch.begin_wait(event)
         try:
             result = original()
             self._settle(pending, work)
@@ -173,7 +173,7 @@ class Handles:
         # Whoever has the future waits for that, where nobody can see it.
         del self._pending[id(work)]
         if not pending.done:
-            self._watch.land(pending.event)
+            self._watch.finish(pending.event)
             self._unseen.append((pending, work))
         return original()
 
@@ -185,16 +185,16 @@ class Handles:
         pending.done = True
         self._journal.done(event.n, time.monotonic(), source)
         self._fresh = None
-        self._watch.land(event, sys._getframe())
+        self._watch.finish(event, sys._getframe())
 
     def _dropped(self, reference: _Reference) -> None:
         pending = self._pending.pop(reference.key, None)
         if pending and not pending.done:
             # Told at once: gloo loses the message with its handle, so the ranks may hang next.
             self._tell_if_lost(pending)
-            self._watch.land(pending.event)
+            self._watch.finish(pending.event)
 
     def _tell_if_lost(self, pending: _Pending) -> None:
         event = pending.event
         if not pending.waiting and not pending.done:
-            self._note("never_waited", wording.never_waited(event), event.where)
+            self._warn("never_waited", warning_texts.never_waited(event), event.where)

@@ -16,7 +16,7 @@ number, and times are `time.monotonic()` in seconds:
     ["label", name, start, end]
     ["block", n, time, nbytes, saved]       a storage began, changed, or ended with 0 bytes
     ["kind", n, kind]                       what a storage is for
-    ["trap", kind, message, [frame ids], [frame ids]]
+    ["warning", kind, message, [frame ids], [frame ids]]
     ["end", time, whole]        the recorder was closed; whole: not by an exception
 """
 
@@ -28,9 +28,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .events import Block, CommEvent, ComputeSpan, Frame, Label, Trap
+from .events import Block, CommEvent, ComputeSpan, Frame, Label, RankWarning
 
-VERSION = 2
+VERSION = 3
 _text = functools.lru_cache(maxsize=4096)(json.dumps)  # the same few strings and shapes recur
 
 
@@ -84,9 +84,9 @@ class JournalWriter:
     def kind(self, n: int, kind: str) -> None:
         self._write(f'["kind",{n},"{kind}"]')
 
-    def trap(self, trap: Trap) -> None:
-        places = f"{self._where(trap.where)},{self._where(trap.issued_at)}"
-        self._write(f'["trap","{trap.kind}",{_text(trap.message)},{places}]')
+    def warning(self, warning: RankWarning) -> None:
+        frames = f"{self._where(warning.where)},{self._where(warning.issued_at)}"
+        self._write(f'["warning","{warning.kind}",{_text(warning.message)},{frames}]')
 
     def end(self, time: float, whole: bool) -> None:
         self._write(f'["end",{time!r},{_json(whole)}]')
@@ -137,7 +137,7 @@ class RankJournal:
         self.rank, self.world_size = rank, 0
         self.zero: float | None = None
         self.events: list[CommEvent] = []
-        self.traps: list[Trap] = []
+        self.warnings: list[RankWarning] = []
         self.compute: list[ComputeSpan] = []
         self.labels: list[Label] = []
         self.blocks: dict[int, Block] = {}
@@ -192,7 +192,7 @@ class RankJournal:
                 blocking,
                 native,
                 time,
-                where=self._places(where),
+                where=self._frames_of(where),
                 spans=tuple(spans),
                 splits=splits and tuple(splits),
             )
@@ -220,14 +220,14 @@ class RankJournal:
     def _kind(self, n: int, kind: str) -> None:
         self.blocks.setdefault(n, Block(self.rank, n)).kind = kind
 
-    def _trap(self, kind: str, message: str, where: list[int], issued_at: list[int]) -> None:
-        places = self._places(where), self._places(issued_at)
-        self.traps.append(Trap(self.rank, kind, message, *places))
+    def _warning(self, kind: str, message: str, where: list[int], issued_at: list[int]) -> None:
+        frames = self._frames_of(where), self._frames_of(issued_at)
+        self.warnings.append(RankWarning(self.rank, kind, message, *frames))
 
     def _end(self, time: float, whole: bool) -> None:
         self.whole = whole
 
-    def _places(self, numbers: list[int]) -> tuple[Frame, ...]:
+    def _frames_of(self, numbers: list[int]) -> tuple[Frame, ...]:
         return tuple(self._frames[number] for number in numbers)
 
 

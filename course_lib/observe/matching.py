@@ -14,7 +14,7 @@ from .events import CommEvent
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first place in a group's collectives where the ranks do not agree.
+    """The first of a group's collectives in which the ranks do not agree.
 
     index: how many collectives of the group came before.
     what: in what they differ: "operation", "root", "reduction", "dtype", "size", or "missing" if

@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from course_lib.text import table
+
 from .events import Block
-from .meter import KINDS
+from .memory_tracker import KINDS
 
 _STATES = ("parameters", "gradients", "optimizer")
 
@@ -23,7 +25,7 @@ class MemoryCurve:
 
 
 class Memory:
-    """Bytes in unique storages, by what they are for; `course_lib.observe.meter` says how counted.
+    """Bytes in unique storages, by what they are for; see `course_lib.observe.memory_tracker`.
 
     kinds: "parameters", "gradients", "optimizer", "activations", "communication" and "other".
     peak[r]: the most bytes that rank r held at one time.
@@ -54,12 +56,7 @@ class Memory:
         rows = [["bytes, by rank", *(f"rank {rank}" for rank in range(self.world_size))]]
         rows.append(["peak", *(f"{peak:,}" for peak in self.peak)])
         rows += [[f"  {k}", *(f"{at[k]:,}" for at in self.at_peak)] for k in KINDS]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
-            row[0].ljust(widths[0])
-            + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-            for row in rows
-        )
+        return table(rows)
 
     __repr__ = __str__
 

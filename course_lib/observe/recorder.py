@@ -1,9 +1,10 @@
 """Watches a rank from outside: its plain torch.distributed calls, and when it waits for them.
 
-Three things see it all, and none of them is there when no recorder is open: taps on the operators
-of torch.distributed, by whichever way they are called (`taps`); the methods of the handles that
-asynchronous calls return (`handles`); and, only while a buffer is in flight, every other operator
-(`watch`). Who asks for memory has every operator watched from beginning to end (`meter`).
+Three things see it all, and none of them is there when no recorder is open: hooks on the operators
+of torch.distributed, by whichever way they are called (`dispatch_hooks`); the methods of the
+handles that asynchronous calls return (`handles`); and, only while a buffer is in flight, every
+other operator (`watch`). Who asks for memory has every operator watched from beginning to end
+(`memory_tracker`).
 """
 
 import os
@@ -17,14 +18,14 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Work
 
-from . import calls, refuse
-from .events import CommEvent, Frame, Trap
+from . import argument_checks, calls
+from .dispatch_hooks import Around, DispatchHooks
+from .events import CommEvent, Frame, RankWarning
 from .frames import Stack, look
 from .handles import Handles
 from .journal import JournalWriter
-from .meter import Meter
+from .memory_tracker import MemoryTracker
 from .stopwatch import Stopwatch
-from .taps import Around, Taps
 from .watch import Watch
 
 
@@ -56,26 +57,26 @@ class Recorder:
         self._spans: list[str] = []
         self._begins: list[float] = []
         self._groups: dict[str, tuple[int, ...]] = {}
-        self._noted: set[tuple] = set()
+        self._told: set[tuple] = set()
         self._journal = JournalWriter(self.path)
-        self._meter = Meter(self._journal, self._spans) if self.memory else None
-        self._watch = Watch(self._note, self._meter)
+        self._tracker = MemoryTracker(self._journal, self._spans) if self.memory else None
+        self._watch = Watch(self._warn, self._tracker)
         self._stopwatch = Stopwatch(self._journal, self._spans)
-        self._handles = Handles(self._journal, self._watch, self._note, self._stopwatch)
-        self._taps = Taps()
+        self._handles = Handles(self._journal, self._watch, self._warn, self._stopwatch)
+        self._hooks = DispatchHooks()
         self._journal.clock(time.time() - time.monotonic())
         if dist.is_initialized():
             self._introduce()
         self._handles.open()
         for name in calls.OPERATORS:
-            self._taps.put(name, self._tap)
-        self._taps.put("_c10d_functional::wait_tensor", lambda _: self._handles.wait_tensor)
-        self._taps.put("profiler::_record_function_enter_new", lambda _: self._enter_span)
-        self._taps.put("profiler::_record_function_exit", lambda _: self._leave_span)
+            self._hooks.put(name, self._around)
+        self._hooks.put("_c10d_functional::wait_tensor", lambda _: self._handles.wait_tensor)
+        self._hooks.put("profiler::_record_function_enter_new", lambda _: self._enter_span)
+        self._hooks.put("profiler::_record_function_exit", lambda _: self._leave_span)
         self._run_backward = torch.autograd._engine_run_backward
         torch.autograd._engine_run_backward = self._backward
-        if self._meter:
-            self._meter.__enter__()
+        if self._tracker:
+            self._tracker.__enter__()
         Recorder._open = self
         self._stopwatch.start()
         return self
@@ -89,11 +90,11 @@ class Recorder:
         Recorder._open = None
         self._stopwatch.stop()
         torch.autograd._engine_run_backward = self._run_backward
-        self._taps.remove()
+        self._hooks.remove()
         self._handles.close(whole=kind is None)
         self._watch.arrange(over=True)
-        if self._meter:
-            self._meter.__exit__(kind, problem, traceback)
+        if self._tracker:
+            self._tracker.__exit__(kind, problem, traceback)
         while self._spans:
             self._end_label()
         self._journal.end(time.monotonic(), whole=kind is None)
@@ -105,20 +106,20 @@ class Recorder:
         self._journal.rank(self.rank, dist.get_world_size())
         self._introduced = True
 
-    def _note(
+    def _warn(
         self,
         kind: str,
         message: str,
         where: tuple[Frame, ...],
         issued_at: tuple[Frame, ...] = (),
     ) -> None:
-        if (kind, where, issued_at) not in self._noted:  # a line in a loop is noted once
-            self._noted.add((kind, where, issued_at))
-            self._journal.trap(Trap(self.rank, kind, message, where, issued_at))
+        if (kind, where, issued_at) not in self._told:  # a line in a loop is told once
+            self._told.add((kind, where, issued_at))
+            self._journal.warning(RankWarning(self.rank, kind, message, where, issued_at))
 
     # -----------------------------------------------------------------------------------------
 
-    def _tap(self, op: torch._ops.OpOverload) -> Around:
+    def _around(self, op: torch._ops.OpOverload) -> Around:
         parse = calls.parser(op)
 
         def around(args: tuple, kwargs: dict, carry_out: Callable[[], Any]) -> Any:
@@ -145,8 +146,8 @@ class Recorder:
         held = not stack.native or any(each.functional for each in batch)
         if held:
             for each in batch:
-                if reason := refuse.reason(each):
-                    self._note(*reason, stack.where)
+                if reason := argument_checks.reason_to_refuse(each):
+                    self._warn(*reason, stack.where)
                     raise ValueError(reason[1])
                 self._watch.calling(each, stack.where)
         # Written before it is carried out: gloo may abort the process in the middle of it.
@@ -186,9 +187,9 @@ class Recorder:
             splits=call.splits,
         )
         self._count += 1
-        if self._meter:
+        if self._tracker:
             for tensors in (*call.reads.values(), *call.writes.values()):
-                self._meter.communicated(tensors)
+                self._tracker.communicated(tensors)
         self._journal.issue(event)
         return event
 
@@ -197,8 +198,8 @@ class Recorder:
             results = list(result) if isinstance(result, (list, tuple)) else [result]
             self._handles.expect_tensors(event, results)
             self._watch.start(event, call, results)
-            if self._meter:
-                self._meter.communicated(results)
+            if self._tracker:
+                self._tracker.communicated(results)
         else:
             boxed = result[-1] if isinstance(result, tuple) else result
             self._handles.expect(event, None if boxed is None else Work.unbox(boxed))
@@ -239,5 +240,5 @@ class Recorder:
             return self._run_backward(*args, **kwargs)
         finally:
             self._watch.arrange()
-            if self._meter:
-                self._meter.after_backward()
+            if self._tracker:
+                self._tracker.after_backward()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .chrome import chrome_events
-from .events import Block, CommEvent, ComputeSpan, Frame, Label, Trap
+from .events import Block, CommEvent, ComputeSpan, Frame, Label, RankWarning
 from .journal import RankJournal
 from .matching import Matching, match
 from .measured import measured
@@ -16,7 +16,7 @@ from .memory import Memory
 from .timeline import Timeline
 from .traffic import Traffic
 
-_FORMAT, _VERSION = "course_lib.observe.Trace", 1
+_FORMAT, _VERSION = "course_lib.observe.Trace", 2
 
 
 @dataclasses.dataclass
@@ -24,7 +24,7 @@ class Trace:
     """The record of one run.
 
     events: of rank 0 in order of issue, then of rank 1, and so on.
-    traps: what went silently wrong, by rank.
+    warnings: what went silently wrong, by rank.
     compute: what the ranks computed, by rank and in order.
     labels: torch.profiler.record_function, by rank, in the order in which they ended.
     blocks: what lay in memory, by rank; empty unless memory was observed.
@@ -32,7 +32,7 @@ class Trace:
 
     world_size: int
     events: list[CommEvent] = dataclasses.field(default_factory=list)
-    traps: list[Trap] = dataclasses.field(default_factory=list)
+    warnings: list[RankWarning] = dataclasses.field(default_factory=list)
     compute: list[ComputeSpan] = dataclasses.field(default_factory=list)
     labels: list[Label] = dataclasses.field(default_factory=list)
     blocks: list[Block] = dataclasses.field(default_factory=list)
@@ -82,7 +82,7 @@ class Trace:
             if all(each.rank != rank for each in labels):
                 raise ValueError(f"rank {rank} has no label {label!r}")
         blocks = self._blocks_within(labels)
-        return Trace(self.world_size, events, self.traps, compute, labels, blocks)
+        return Trace(self.world_size, events, self.warnings, compute, labels, blocks)
 
     def _blocks_within(self, labels: list[Label]) -> list[Block]:
         """What lay in memory from the first begin of a rank's labels to their last end."""
@@ -109,7 +109,7 @@ class Trace:
             "version": _VERSION,
             "world_size": self.world_size,
             "events": [dataclasses.asdict(event) for event in self.events],
-            "traps": [dataclasses.asdict(trap) for trap in self.traps],
+            "warnings": [dataclasses.asdict(warning) for warning in self.warnings],
             "compute": [dataclasses.astuple(span) for span in self.compute],
             "labels": [dataclasses.astuple(label) for label in self.labels],
             "blocks": [dataclasses.astuple(block) for block in self.blocks],
@@ -132,7 +132,7 @@ class Trace:
             )
         try:
             events = [CommEvent(**_tuples(fields)) for fields in content["events"]]
-            traps = [Trap(**_tuples(fields)) for fields in content["traps"]]
+            warnings = [RankWarning(**_tuples(fields)) for fields in content["warnings"]]
             compute = [
                 ComputeSpan(*fields, tuple(spans)) for *fields, spans in content.get("compute", [])
             ]
@@ -141,7 +141,7 @@ class Trace:
                 Block(*fields, [tuple(step) for step in steps])
                 for *fields, steps in content.get("blocks", [])
             ]
-            return cls(content["world_size"], events, traps, compute, labels, blocks)
+            return cls(content["world_size"], events, warnings, compute, labels, blocks)
         except (KeyError, TypeError) as problem:
             raise ValueError(f"{path} is a damaged trace: {problem}") from None
 
@@ -160,11 +160,11 @@ def read_trace(paths: Mapping[int, str | os.PathLike] | str | os.PathLike) -> Tr
     _same_clock(journals)
     world_size = max([0, *(j.world_size for j in journals), *(rank + 1 for rank in paths)])
     events = [event for journal in journals for event in journal.events]
-    traps = [trap for journal in journals for trap in journal.traps]
+    warnings = [warning for journal in journals for warning in journal.warnings]
     compute = [span for journal in journals for span in journal.compute]
     labels = [label for journal in journals for label in journal.labels]
     blocks = [block for journal in journals for block in journal.blocks.values()]
-    return Trace(world_size, events, traps, compute, labels, blocks)
+    return Trace(world_size, events, warnings, compute, labels, blocks)
 
 
 def _ranks_in(folder: Path) -> dict[int, Path]:

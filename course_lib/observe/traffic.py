@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from course_lib.text import table
+
 from .algorithms import sends
 from .events import CommEvent
 
@@ -54,13 +56,7 @@ class Traffic:
         if len(self.by_operation) > 1:
             for op, (amounts, _) in self.by_operation.items():
                 rows.append([f"  by {op}", *map(_grouped, amounts), _grouped(sum(amounts))])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            row[0].ljust(widths[0])
-            + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-            for row in rows
-        ]
-        return "\n".join(["bytes, by rank", *(line.rstrip() for line in lines)])
+        return f"bytes, by rank\n{table(rows)}"
 
     __repr__ = __str__
 

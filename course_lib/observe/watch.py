@@ -3,9 +3,9 @@
 A `TorchDispatchMode` sees every operator, and doubles the time of a small one. So it is only in the
 way while there is something to look for: from the issue of an asynchronous operation to its wait,
 if a line of the learner issued it. What the course's techniques have in flight is compared by
-version number alone when it lands, so that their runs are recorded at the speed that they have.
+version number alone at its wait, so that their runs are recorded at the speed that they have.
 Inside backward it cannot be put up (autograd restores the modes after each node); what is in flight
-then is looked after from the end of backward on, and compared by version number when it lands.
+then is looked after from the end of backward on, and compared by version number at its wait.
 """
 
 import functools
@@ -19,31 +19,31 @@ import torch
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import wording
+from . import warning_texts
 from .calls import Call
 from .effects import Effects, effects, tensors
 from .events import CommEvent, Frame
-from .flights import Flights
 from .frames import learners
 from .gradients import CutGradients
+from .in_flight import InFlightBuffers
 
-Note = Callable[..., None]
-"""note(kind, message, where, issued_at)"""
+Warn = Callable[..., None]
+"""warn(kind, message, where, issued_at)"""
 
 
 class Watch(TorchDispatchMode):
-    """Notes what disturbs buffers in flight, and where a cut gradient is missed.
+    """Warns of what disturbs buffers in flight, and where a cut gradient is missed.
 
     beneath: a mode of ours that may lie under this one.
     """
 
     supports_higher_order_operators = True
 
-    def __init__(self, note: Note, beneath: TorchDispatchMode | None = None):
+    def __init__(self, warn: Warn, beneath: TorchDispatchMode | None = None):
         super().__init__()
-        self._note, self._beneath = note, beneath
-        self._flights = Flights()
-        self._cuts = CutGradients(note)
+        self._warn, self._beneath = warn, beneath
+        self._in_flight = InFlightBuffers()
+        self._cuts = CutGradients(warn)
         self._thread = threading.get_ident()
         self._up = False  # put on, and not yet taken off
         self._busy = False  # torch has put this mode aside while it handles an operator
@@ -60,7 +60,7 @@ class Watch(TorchDispatchMode):
 
     def calling(self, call: Call, where: tuple[Frame, ...]) -> None:
         """A communication is about to read and write its tensors."""
-        if self._flights:
+        if self._in_flight:
             reads = [tensor for group in call.reads.values() for tensor in group]
             writes = [tensor for group in call.writes.values() for tensor in group]
             self._disturb(reads, writes, lambda: where)
@@ -73,19 +73,19 @@ class Watch(TorchDispatchMode):
 
     def start(self, event: CommEvent, call: Call, results: list[torch.Tensor]) -> None:
         """An operation is under way that somebody has to wait for."""
-        self._flights.start(event, call, results)
+        self._in_flight.start(event, call, results)
         self.arrange()
 
-    def approach(self, event: CommEvent) -> None:
+    def begin_wait(self, event: CommEvent) -> None:
         """A wait for it begins."""
-        self._flights.approach(event.n)
+        self._in_flight.begin_wait(event.n)
 
-    def land(self, event: CommEvent, frame: FrameType | None = None) -> None:
+    def finish(self, event: CommEvent, frame: FrameType | None = None) -> None:
         """It was waited for, from `frame`, or nobody can any more."""
-        if self._flights.land(event.n) and frame:
+        if self._in_flight.finish(event.n) and frame:
             where = learners(frame)
-            message = wording.changed(event, where)
-            self._note("rewritten_in_flight", message, where, event.where)
+            message = warning_texts.changed(event, where)
+            self._warn("rewritten_in_flight", message, where, event.where)
         self.arrange()
 
     # -----------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class Watch(TorchDispatchMode):
 
     def arrange(self, over: bool = False) -> None:
         """Step into the way of operators if there is something to look for, or out of it."""
-        wanted = not over and bool(self._flights.exposed or self._cuts)
+        wanted = not over and bool(self._in_flight.exposed or self._cuts)
         if not (wanted or self._up) or self._busy or threading.get_ident() != self._thread:
             return
         if torch._C._current_graph_task_id() != -1:
@@ -128,7 +128,7 @@ class Watch(TorchDispatchMode):
         if found is None:
             return func(*args, **kwargs)
         # No frame is kept: it would hold the operator's tensors until garbage is collected.
-        if self._flights:
+        if self._in_flight:
             reads, writes = (tensors(keys, args, kwargs) for keys in (found.reads, found.writes))
             self._disturb(reads, writes, lambda: learners(sys._getframe()))
         result = func(*args, **kwargs)
@@ -138,10 +138,14 @@ class Watch(TorchDispatchMode):
         return result
 
     def _disturb(self, reads: Any, writes: Any, where: Callable[[], tuple[Frame, ...]]) -> None:
-        for kind, event in self._flights.disturbed(reads, writes):
-            places = where()
-            say = wording.rewritten if kind == "rewritten_in_flight" else wording.read_early
-            self._note(kind, say(event, places), places, event.where)
+        for kind, event in self._in_flight.disturbed(reads, writes):
+            frames = where()
+            say = (
+                warning_texts.rewritten
+                if kind == "rewritten_in_flight"
+                else warning_texts.read_early
+            )
+            self._warn(kind, say(event, frames), frames, event.where)
 
 
 @functools.cache

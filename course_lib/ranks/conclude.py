@@ -8,8 +8,8 @@ from typing import Any
 from course_lib.observe import Frame, Trace, read_trace
 
 from . import capture, shipping, sources
+from .diagnosis import mismatches
 from .errors import Failure, RankError, RankTimeout, RunRecord
-from .misfits import misfits
 from .report import write_report
 from .results import RankResults
 from .rundir import RunDir
@@ -31,7 +31,7 @@ def conclude(run_dir: RunDir, outcome: Outcome, timeout: float, observe: bool) -
         world_size=outcome.world_size,
         output={rank: capture.read_output(run_dir.of(rank, "out")) for rank in ranks},
         trace=trace,
-        notes=list(trace.traps) if trace else [],
+        warnings=list(trace.warnings) if trace else [],
     )
     values: list[Any] = [None] * outcome.world_size
     failures: dict[int, Failure] = {}
@@ -44,9 +44,9 @@ def conclude(run_dir: RunDir, outcome: Outcome, timeout: float, observe: bool) -
                 failures[rank] = Failure(rank, "unreadable", what)
         else:
             failures[rank] = _failure(run_dir, outcome, rank, trace)
-    unfit = misfits(trace) if trace else []
+    unfit = mismatches(trace) if trace else []
     if not failures:
-        record.notes += unfit
+        record.warnings += unfit
         return RankResults(values, record)
     # Of a run that failed only the report tells them: they may be its consequence.
     report, stuck = write_report(outcome, failures, record, unfit, timeout)

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 import torch
 
+from course_lib.text import counted
+
 
 @dataclass(frozen=True)
-class Placement:
+class DeviceChoice:
     """`backend` for the process group, device type of the ranks, and why, in one line."""
 
     backend: str
@@ -14,7 +16,7 @@ class Placement:
     reason: str
 
 
-def place(world_size: int, device: str = "auto") -> Placement:
+def choose_devices(world_size: int, device: str = "auto") -> DeviceChoice:
     """Choose for `device` "auto", "cpu" or "cuda".
 
     NCCL refuses two ranks on one GPU, so "auto" takes it only with a GPU for every rank, and
@@ -30,9 +32,9 @@ def place(world_size: int, device: str = "auto") -> Placement:
             'NCCL does not share a GPU between ranks; device="auto" would use gloo on the CPU.'
         )
     if device != "cpu" and gpus >= world_size:
-        return Placement("cpu:gloo,cuda:nccl", "cuda", f"NCCL, one of {gpus} GPUs for each rank")
+        return DeviceChoice("cpu:gloo,cuda:nccl", "cuda", f"NCCL, one of {gpus} GPUs for each rank")
     if device == "auto" and gpus:
-        why = f"gloo on the CPU: {world_size} ranks, but {gpus} GPU{'s' * (gpus > 1)}"
+        why = f"gloo on the CPU: {world_size} ranks, but {counted(gpus, 'GPU')}"
     else:
         why = "gloo on the CPU"
-    return Placement("gloo", "cpu", why)
+    return DeviceChoice("gloo", "cpu", why)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from course_lib.observe import Frame, Trace, Trap
+from course_lib.observe import Frame, RankWarning, Trace
 
 from .layout import fitted
 
@@ -31,14 +31,14 @@ class RunRecord:
     world_size: int
     output: dict[int, str] = field(default_factory=dict)
     trace: Trace | None = None
-    notes: list[Trap] = field(default_factory=list)
+    warnings: list[RankWarning] = field(default_factory=list)
 
 
 class RankError(RuntimeError):
     """A rank raised, left or was killed.
 
     `.report` is the text to read, `.failures` maps a rank to its `Failure`. `.output`, `.trace` and
-    `.notes` hold what was captured and observed until then, as in `RankResults`.
+    `.warnings` hold what was captured and observed until then, as in `RankResults`.
     """
 
     def __init__(self, report: str, failures: dict[int, Failure], record: RunRecord):
@@ -47,7 +47,7 @@ class RankError(RuntimeError):
         self.failures = failures
         self.output = record.output
         self.trace = record.trace
-        self.notes = record.notes
+        self.warnings = record.warnings
 
     def _render_traceback_(self) -> list[str]:
         # IPython asks for this instead of printing the frames of the launcher.

@@ -12,13 +12,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import capture, notes, shipping
+from . import capture, shipping
 from .conclude import conclude
-from .devices import place
+from .devices import choose_devices
 from .errors import RankError
 from .hostclient import host
 from .results import RankResults
 from .rundir import RunDir
+from .show_warnings import show_warnings
 from .watch import Watch
 
 _MOST_RANKS = 256
@@ -67,10 +68,10 @@ def run_ranks(
     except RankError as error:
         capture.show(error.output)
         raise
-    if device == "auto" and (note := place(world_size, device).reason) != "gloo on the CPU":
-        print(note)
+    if device == "auto" and (why := choose_devices(world_size, device).reason) != "gloo on the CPU":
+        print(why)
     capture.show(results.output)
-    notes.show(results.notes)
+    show_warnings(results.warnings)
     return results
 
 
@@ -90,7 +91,7 @@ def collect(
     start = start or default_start()
     if start not in ("forkserver", "spawn"):
         raise ValueError(f'start must be "forkserver" or "spawn", not {start!r}')
-    placement = place(world_size, device)
+    devices = choose_devices(world_size, device)
     call = _pack_call(fn, args, kwargs or {})
 
     with _one_at_a_time:
@@ -102,8 +103,8 @@ def collect(
                 "world_size": world_size,
                 "timeout": timeout,
                 "observe": observe,
-                "backend": placement.backend,
-                "device": placement.device,
+                "backend": devices.backend,
+                "device": devices.device,
                 "threads": max(1, len(_cores()) // world_size),
                 "environ": {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN)},
                 "path": sys.path,

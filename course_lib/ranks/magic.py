@@ -13,9 +13,10 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from . import capture, notes
+from . import capture
 from .errors import RankError
 from .launch import collect
+from .show_warnings import show_warnings
 
 
 def register(shell: Any) -> None:
@@ -58,7 +59,7 @@ def _ranks_for(shell: Any) -> Any:
         if options.out:
             shell.user_ns[options.out] = results
         capture.show({rank: _shown(results.output[rank], results[rank]) for rank in results.output})
-        notes.show(results.notes)
+        show_warnings(results.warnings)
 
     return ranks
 

@@ -2,16 +2,13 @@
 
 from collections import defaultdict
 
-from course_lib.observe import CommEvent, Frame, Trace, Trap
+from course_lib.observe import CommEvent, Frame, RankWarning, Trace
 
-from .advice import advice
-from .diagnose import diagnose
-from .diagnosis import Diagnosis
+from .diagnosis import SHIFTS_MESSAGES, Cause, advice, diagnose
 from .errors import Failure, RunRecord
 from .layout import clipped, fits, wrapped
-from .notes import once_each
-from .pairing import SHIFTS_MESSAGES
-from .sources import place_of, text_of
+from .show_warnings import once_each
+from .sources import location_of, text_of
 from .watch import Outcome
 from .wording import describe, plural, ranks_text
 
@@ -23,18 +20,18 @@ def write_report(
     outcome: Outcome,
     failures: dict[int, Failure],
     record: RunRecord,
-    unfit: list[Trap],
+    unfit: list[RankWarning],
     timeout: float,
 ) -> tuple[str, bool]:
     """What happened, where each rank was, why, what to try; and whether the ranks were stuck.
 
-    unfit: what `misfits` found.
+    unfit: what `mismatches` found.
     """
     trace = record.trace
     states = {rank: _state(rank, failures, trace) for rank in range(outcome.world_size)}
-    diagnoses = diagnose(states, trace) if trace else []
+    found = diagnose(states, trace) if trace else []
     causes = {r: f for r, f in failures.items() if f.kind not in ("stuck", "severed")}
-    mismatch = any(diagnosis.mismatch for diagnosis in diagnoses)
+    mismatch = any(cause.mismatch for cause in found)
     if mismatch:
         # Gloo aborts a rank or lets it hang, as it comes. Either way the calls are the cause.
         causes = {r: f for r, f in causes.items() if not f.what.endswith("SIGABRT")}
@@ -44,43 +41,42 @@ def write_report(
         lines += ["Meanwhile:"] * bool(others) + _where(others, failures, trace)
         # What a rank was refused is its exception already.
         raised = [failure.what for failure in causes.values()]
-        notes = [n for n in record.notes if not any(n.message in what for what in raised)]
-        return "\n".join(lines + _went_wrong_before(notes + unfit)), False
+        warnings = [n for n in record.warnings if not any(n.message in what for what in raised)]
+        return "\n".join(lines + _went_wrong_before(warnings + unfit)), False
 
     stuck = sorted(failures)
-    headline = wrapped(_TITLE, _headline(outcome, stuck, diagnoses, timeout), indent=6)
+    headline = wrapped(_TITLE, _headline(outcome, stuck, found, timeout), indent=6)
     lines = [headline.removeprefix(_TITLE), "", *_where(states, failures, trace)]
-    lines += _went_wrong_before(record.notes + unfit)
-    if not any(trap.kind in SHIFTS_MESSAGES for trap in record.notes):
-        told = diagnoses
+    lines += _went_wrong_before(record.warnings + unfit)
+    if not any(warning.kind in SHIFTS_MESSAGES for warning in record.warnings):
+        told = found
     else:  # who waits for whom is then a consequence, and would lead astray
-        told = [diagnosis for diagnosis in diagnoses if diagnosis.mismatch]
-    for diagnosis in told:
-        lines += ["", wrapped("Why: ", diagnosis.why), wrapped("Try: ", diagnosis.remedy)]
+        told = [cause for cause in found if cause.mismatch]
+    for cause in told:
+        lines += ["", wrapped("Why: ", cause.why), wrapped("Try: ", cause.remedy)]
     lines += _still_running(states, timeout, trace is not None)
     return "\n".join(lines), not mismatch
 
 
-def _headline(
-    outcome: Outcome, stuck: list[int], diagnoses: list[Diagnosis], timeout: float
-) -> str:
+def _headline(outcome: Outcome, stuck: list[int], found: list[Cause], timeout: float) -> str:
     if outcome.flooded is not None:
         return f"rank {outcome.flooded} printed without end, and was stopped."
-    if any(diagnosis.mismatch for diagnosis in diagnoses):
+    if any(cause.mismatch for cause in found):
         return "the calls of the ranks do not fit together."
     if outcome.out_of_time:
         return f"{ranks_text(stuck)} had not finished after {timeout:g} s."
-    if outcome.deadlocked or diagnoses:
+    if outcome.deadlocked or found:
         return (
-            f"{ranks_text(stuck)} {plural('waits', stuck)} for something that cannot come any more."
+            f"deadlock: {ranks_text(stuck)} {plural('waits', stuck)} for something that cannot "
+            "come any more."
         )
     return f"{ranks_text(stuck)} lost the connection to the others."
 
 
-def _went_wrong_before(notes: list[Trap]) -> list[str]:
-    """What the recorder noted on the way, once for each line: often it is why the ranks hang."""
-    told = [wrapped("Noted: ", f"{trap.message}.") for trap, _ in once_each(notes)]
-    return [line for note in told for line in ("", note)]
+def _went_wrong_before(warnings: list[RankWarning]) -> list[str]:
+    """What the recorder warned of, once for each line: often it is why the ranks hang."""
+    told = [wrapped("Warning: ", f"{warning.message}.") for warning, _ in once_each(warnings)]
+    return [line for warning in told for line in ("", warning)]
 
 
 def _what_happened(causes: dict[int, Failure]) -> list[str]:
@@ -96,7 +92,7 @@ def _what_happened(causes: dict[int, Failure]) -> list[str]:
         lines.append(f"{who} {said}")
         for depth, frame in enumerate(first.where[:_MOST_FRAMES]):
             lead = "    in " if depth == 0 else "    called from "
-            lines.append(clipped(_with_source(lead + place_of(frame), frame)))
+            lines.append(clipped(_with_source(lead + location_of(frame), frame)))
         help_for_it = advice(first)
         if not (first.where or help_for_it) and first.traceback:
             lines += ["    " + line for line in first.traceback.strip().splitlines()[-4:]]
@@ -131,7 +127,7 @@ def _where(states: dict[int, str], failures: dict[int, Failure], trace: Trace | 
     digits = len(str(max(states, default=0)))
     heads = [
         (
-            f"  rank {rank:>{digits}}  {doing:<{width}}   " + (place_of(frame) if frame else ""),
+            f"  rank {rank:>{digits}}  {doing:<{width}}   " + (location_of(frame) if frame else ""),
             frame,
         )
         for rank, doing, frame in rows

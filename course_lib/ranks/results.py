@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from course_lib.observe import Trace, Trap
+from course_lib.observe import RankWarning, Trace
 
 from .errors import RunRecord
 
@@ -12,14 +12,14 @@ class RankResults(Sequence):
     """What each rank returned, by rank: `results[2]`, `list(results)`, `a, b = results`.
 
     `.output` maps a rank to the text it printed, `.trace` is what the ranks did (an
-    `observe.Trace`; None if the run was not observed), `.notes` lists what went silently wrong.
+    `observe.Trace`; None if the run was not observed), `.warnings` lists what went silently wrong.
     """
 
     def __init__(self, values: list[Any], record: RunRecord):
         self._values = values
         self.output: dict[int, str] = record.output
         self.trace: Trace | None = record.trace
-        self.notes: list[Trap] = record.notes
+        self.warnings: list[RankWarning] = record.warnings
 
     def __getitem__(self, rank: Any) -> Any:
         return self._values[rank]

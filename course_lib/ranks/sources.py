@@ -14,7 +14,7 @@ def learners_frames(frames: list[Frame]) -> tuple[Frame, ...]:
     return tuple(frame for frame in frames if is_learners(frame.file))
 
 
-def place_of(frame: Frame) -> str:
+def location_of(frame: Frame) -> str:
     """ "cell [7], line 4", or "ring.py, line 12" for a file."""
     cell = _cell_number(frame.file)
     if cell is not None:

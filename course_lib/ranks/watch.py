@@ -176,8 +176,8 @@ class Watch:
 
     def _lost_a_message(self) -> bool:
         """Whether a rank, finished or not, has dropped the handle of a send."""
-        traps = self._trace(range(self.outcome.world_size)).traps
-        return any(trap.kind == "never_waited" for trap in traps)
+        warnings = self._trace(range(self.outcome.world_size)).warnings
+        return any(warning.kind == "never_waited" for warning in warnings)
 
     def _trace(self, ranks: Iterable[int]) -> Trace:
         return read_trace({rank: self.run_dir.of(rank, "journal") for rank in ranks})

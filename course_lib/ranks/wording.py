@@ -1,6 +1,7 @@
 """The words in which reports speak of ranks and calls."""
 
 from course_lib.observe import CommEvent
+from course_lib.text import counted, listed
 
 _MOST_LISTED = 8  # ranks that are named one by one
 _PLURALS = {
@@ -23,12 +24,6 @@ def describe(event: CommEvent) -> str:
     return f"in {call_text(event)}"
 
 
-def and_list(items: list) -> str:
-    """1, 2 and 3"""
-    words = [str(item) for item in items]
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
-
-
 def ranks_text(ranks: list[int]) -> str:
     """rank 1; ranks 0, 2 and 3; ranks 0 to 63"""
     ranks = sorted(ranks)
@@ -36,7 +31,7 @@ def ranks_text(ranks: list[int]) -> str:
         return f"rank {ranks[0]}"
     if len(ranks) > _MOST_LISTED and ranks == list(range(ranks[0], ranks[-1] + 1)):
         return f"ranks {ranks[0]} to {ranks[-1]}"
-    return f"ranks {and_list(ranks)}"
+    return f"ranks {listed(ranks)}"
 
 
 def plural(doing: str, ranks: list[int]) -> str:
@@ -52,7 +47,7 @@ def size_text(event: CommEvent) -> str:
 
 def bytes_text(event: CommEvent) -> str:
     """5 float32 (20 bytes)"""
-    return f"{size_text(event)} ({event.nbytes} byte{'s' * (event.nbytes != 1)})"
+    return f"{size_text(event)} ({counted(event.nbytes, 'byte')})"
 
 
 def call_text(event: CommEvent) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from course_lib.checks import gates
 from course_lib.checks.exercise import Observation
-from course_lib.observe import Frame, Trap
+from course_lib.observe import Frame, RankWarning
 
 
 def observed(matrix=((0, 8), (8, 0)), messages=(1, 1)) -> Observation:
@@ -88,10 +88,10 @@ def test_the_courses_own_answer():
 
 
 def test_silent_traps():
-    assert gates.silent_trap([]) is None
-    trap = Trap(2, "never_waited", "nobody waited for this isend", ())
-    assert gates.silent_trap([trap]).likely == "nobody waited for this isend"
-    assert gates.silent_trap([trap]).rank == 2
+    assert gates.first_warning([]) is None
+    warning = RankWarning(2, "never_waited", "nobody waited for this isend", ())
+    assert gates.first_warning([warning]).likely == "nobody waited for this isend"
+    assert gates.first_warning([warning]).rank == 2
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,14 @@ from course_lib.checks.sandbox import fork_server, grading, library, names, tran
 from course_lib.checks.sandbox.library import write_library
 from course_lib.checks.sandbox.program import Piece, Program, Undefined, define
 from course_lib.checks.sandbox.slicing import names_of, needed_statements, statements
-from course_lib.observe import CommEvent, Frame, Trace, Trap
+from course_lib.observe import CommEvent, Frame, RankWarning, Trace
 
 EVENT = CommEvent(
     *(0, 0, "send", "world", (0, 1), 1, 0, 8, ((2,),), "float32", None, True, False, 1.5),
     where=(Frame("/answers/x/f.py", 3, "f"),),
     spans=("F0.1",),
 )
-TRAP = Trap(1, "never_waited", "a message", (Frame("/answers/x/f.py", 4, "f"),))
+WARNING = RankWarning(1, "never_waited", "a message", (Frame("/answers/x/f.py", 4, "f"),))
 
 
 def outcome(*values) -> Outcome:
@@ -70,9 +70,9 @@ def test_plain_values_arrive_as_they_were(value):
 
 
 def test_events_traps_and_troubles_arrive_as_they_were():
-    before = Outcome(Observation([1, 2], Trace(2, [EVENT], [TRAP]), [TRAP]))
+    before = Outcome(Observation([1, 2], Trace(2, [EVENT], [WARNING]), [WARNING]))
     assert transport.load(transport.dump(before)) == before
-    trouble = Outcome(trouble=Trouble("stuck", "a report", [TRAP]))
+    trouble = Outcome(trouble=Trouble("stuck", "a report", [WARNING]))
     assert transport.load(transport.dump(trouble)) == trouble
 
 
@@ -137,8 +137,8 @@ def test_an_outcome_that_makes_no_sense_is_refused(bad):
 
 def test_a_frame_cannot_name_a_file_of_the_graders():
     frames = [Frame("/etc/passwd", 1, "f"), Frame("/x/course_lib/techniques/zero1.py", 1, "f")]
-    trouble = Trouble("failed", "", [Trap(0, "kind", "message", tuple(frames))])
-    got = transport.load(transport.dump(Outcome(trouble=trouble))).trouble.notes[0].where
+    trouble = Trouble("failed", "", [RankWarning(0, "kind", "message", tuple(frames))])
+    got = transport.load(transport.dump(Outcome(trouble=trouble))).trouble.warnings[0].where
     assert [f.file for f in got] == ["/elsewhere/passwd", "/course_lib/techniques/zero1.py"]
 
 

@@ -217,7 +217,7 @@ def test_gradients_are_as_without_watching():
 
 
 # ------------------------------------------------------------------------------------------------
-# Communication and traps
+# Communication and warnings
 # ------------------------------------------------------------------------------------------------
 
 
@@ -227,14 +227,14 @@ def exchange():
     work = dist.isend(out, 1 - rank)
     dist.recv(room, 1 - rank)
     (room + out).sum()
-    out.add_(1)  # before wait(): a trap
+    out.add_(1)  # before wait(): a warning
     work.wait()
 
 
 def test_buffers_of_messages_and_traps_are_seen_as_well():
     trace = collect(exchange, 2, observe="memory").trace
     assert trace.memory().highest[0]["communication"] == 800
-    assert [trap.kind for trap in trace.traps] == ["rewritten_in_flight"] * 2
+    assert [warning.kind for warning in trace.warnings] == ["rewritten_in_flight"] * 2
 
 
 # ------------------------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ def test_nothing_stays_behind(script):
     )
     assert [event.op for event in trace.events] == ["all_reduce"]  # the last one began it anew
     assert trace.world_size == 1
-    assert trace.traps == []
+    assert trace.warnings == []
 
 
 def test_nothing_of_the_watch_over_memory_stays_behind(script):
@@ -146,7 +146,7 @@ def test_a_killed_rank_and_a_forked_child(script):
     assert code == -signal.SIGKILL
     (event,) = trace.events
     assert event.done is not None
-    assert trace.traps == []
+    assert trace.warnings == []
 
 
 def test_tensors_die_as_soon_as_without_a_recorder(script):
@@ -165,7 +165,7 @@ def test_tensors_die_as_soon_as_without_a_recorder(script):
             work.wait()
         """
     )
-    assert trace.traps == []
+    assert trace.warnings == []
 
 
 UNDER_TORCHRUN = """
@@ -201,7 +201,7 @@ def test_ranks_under_torchrun_write_one_part_each(tmp_path):
         (rank, name) for rank in range(2) for name in ("setting up", "F0.0")
     }
     assert {span.rank for span in trace.compute} == {0, 1}
-    assert trace.traps == []
+    assert trace.warnings == []
     assert len(trace.match().pairs) == 1
     assert trace.memory().highest[1]["communication"] == 20
     assert trace.timeline().peak_in_flight == (1,)

@@ -55,7 +55,7 @@ def test_every_collective_by_its_name():
         assert all(e.blocking and not e.native and e.ranks == (0, 1, 2) for e in events)
         assert all(e.issued <= e.waited <= e.done for e in events)
         assert {e.dtype for e in events[:-1]} == {"float32"}
-    assert trace.traps == []
+    assert trace.warnings == []
 
 
 def lists_from_all_to_all():
@@ -112,7 +112,7 @@ def test_other_spellings_of_the_same():
     last = trace.of(2)[-1]
     assert (last.op, last.nbytes, last.splits) == ("all_to_all", 60, (0, 20, 40))
     assert all(event.done is not None for event in trace.events)
-    assert trace.traps == []
+    assert trace.warnings == []
     assert trace.traffic().only("all_to_all").matrix == [[0, 20, 40], [0, 0, 40], [0, 20, 0]]
 
 
@@ -175,7 +175,7 @@ def test_a_batch_of_functional_messages_is_told_apart():
         ("recv", 1, 6, 16, False),
     ]
     assert all(e.issued <= e.waited <= e.done for e in events)
-    assert results.trace.traps == []
+    assert results.trace.warnings == []
     assert len(results.trace.match().pairs) == 4
 
 
@@ -190,7 +190,7 @@ def test_functional_collectives_are_waited_for_when_they_are_used():
         ("reduce_scatter", 16, ((1, 4),), "sum", False),
     ]
     assert all(e.issued <= e.waited <= e.done for e in events)
-    assert results.trace.traps == []
+    assert results.trace.warnings == []
 
 
 def messages():
@@ -236,7 +236,7 @@ def test_messages_and_groups_tell_global_ranks():
     assert len(matching.pairs) == 5
     assert matching.unmatched_sends == matching.unmatched_recvs == []
     assert trace.traffic().point_to_point().matrix == [[0, 40, 0], [0, 0, 20], [40, 0, 0]]
-    assert trace.traps == []
+    assert trace.warnings == []
 
 
 # ---------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ def test_backward_no_grad_nested_modes_and_errors():
     assert inside[0].where[0].function == "<lambda>"
     assert inside[0].where[1].function == "in_odd_places"
     assert inside[1].issued < inside[0].waited  # both were under way before one was waited for
-    assert trace.traps == []
+    assert trace.warnings == []
 
 
 def by_data_parallel():
@@ -303,7 +303,7 @@ def test_data_parallel_in_cpp_is_seen_and_not_accused():
     assert all(event.native and not event.blocking for event in reduced)
     assert all(event.done is not None for event in trace.events)
     assert {event.where[0].function for event in reduced} == {"by_data_parallel"}
-    assert trace.traps == []
+    assert trace.warnings == []
 
 
 def frames():

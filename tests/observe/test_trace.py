@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from course_lib.observe import Frame, Trace, Trap, read_trace
+from course_lib.observe import Frame, RankWarning, Trace, read_trace
 from course_lib.observe.journal import JournalWriter
 from tests.observe.events import event
 
 HERE = (Frame("cell.py", 3, "step"), Frame("cell.py", 9, "<module>"))
-TRAP = Trap(0, "never_waited", 'line 3: "work"', HERE[:1], HERE)
+WARNING = RankWarning(0, "never_waited", 'line 3: "work"', HERE[:1], HERE)
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def journal(tmp_path):
     writer.issue(sent)
     writer.wait(0, 1.5)
     writer.done(0, 2.0)
-    writer.trap(TRAP)
+    writer.warning(WARNING)
     writer.issue(event(0, 1, "recv", where=HERE[1:], issued=3.0, splits=(1, 2)))
     writer.wait(1, 3.5)
     writer.close()
@@ -36,7 +36,7 @@ def test_a_journal_is_read_as_it_was_written(journal):
     assert (first.issued, first.waited, first.done) == (1.0, 1.5, 2.0)
     assert (second.where, second.splits, second.peer) == (HERE[1:], (1, 2), None)
     assert (second.waited, second.done) == (3.5, None)
-    assert trace.traps == [TRAP]
+    assert trace.warnings == [WARNING]
     assert trace.world_size == 2
     assert trace.waiting(0) is second
     assert trace.unfinished(0) == [second]
@@ -49,7 +49,7 @@ def test_every_cut_leaves_what_came_before(journal):
         journal.write_bytes(whole[:length])
         trace = read_trace({0: journal, 1: journal.with_name("missing")})
         assert trace.world_size == 2
-        counts.add((len(trace.events), len(trace.traps)))
+        counts.add((len(trace.events), len(trace.warnings)))
     assert counts == {(0, 0), (1, 0), (1, 1), (2, 1)}
 
 
@@ -100,7 +100,7 @@ def test_a_trace_cut_short_or_of_another_version_is_refused(journal, tmp_path):
         Trace.load(path)
     content = json.loads(text)
     path.write_text(json.dumps(content | {"version": 99}))
-    with pytest.raises(ValueError, match="version 99; this course_lib reads version 1"):
+    with pytest.raises(ValueError, match="version 99; this course_lib reads version 2"):
         Trace.load(path)
     del content["events"][0]["op"]
     path.write_text(json.dumps(content))

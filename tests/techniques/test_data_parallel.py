@@ -132,7 +132,7 @@ def test_buckets_leave_in_one_order_while_backward_goes_on() -> None:
         assert all("backward" in event.spans for event in sent)
         assert all(event.waited > sent[-1].issued for event in sent)
         assert all(a.n < b.n for a, b in pairwise(sent))
-    assert results.notes == []
+    assert results.warnings == []
 
 
 def test_pytorchs_own_reduces_the_same_bytes_to_the_same_parameters() -> None:

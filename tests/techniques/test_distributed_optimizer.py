@@ -119,7 +119,7 @@ def test_gradients_leave_while_backward_goes_on() -> None:
         assert len(early) == len(sent)
         assert all(event.waited > early[-1].issued for event in sent)
         assert all(a.n < b.n for a, b in pairwise(sent))
-    assert results.notes == []
+    assert results.warnings == []
 
 
 def test_it_takes_any_all_reduce() -> None:

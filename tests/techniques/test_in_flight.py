@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib.observe import flights
+from course_lib.observe import in_flight
 from course_lib.ranks import collect
 from course_lib.techniques.collectives import halving_doubling_all_reduce, ring_all_reduce
 from course_lib.techniques.data_parallel import DataParallel
@@ -21,7 +21,7 @@ from course_lib.techniques.zero3 import Zero3
 
 
 def watch_all() -> None:
-    flights.in_techniques = lambda frame: False
+    in_flight.in_techniques = lambda frame: False
 
 
 def layers(n: int) -> nn.Sequential:
@@ -75,16 +75,18 @@ def careless(watched: bool) -> None:
     if watched:
         watch_all()
     made: dict = {}
-    file = Path(flights.__file__).parents[1] / "techniques" / "made_up.py"
+    file = Path(in_flight.__file__).parents[1] / "techniques" / "made_up.py"
     exec(compile(CARELESS, file, "exec"), made)
     made["reads_early"](dist, torch.zeros(4), 1 - dist.get_rank())
 
 
 @pytest.mark.parametrize("work", [rings, pipelines, data_parallel, sharded])
 def test_nothing_in_flight_is_touched(work) -> None:
-    assert collect(work, 2).notes == []
+    assert collect(work, 2).warnings == []
 
 
 def test_a_technique_that_does_is_found_here_and_only_here() -> None:
-    assert {trap.kind for trap in collect(careless, 2, (True,)).notes} == {"read_before_wait"}
-    assert collect(careless, 2, (False,)).notes == []
+    assert {warning.kind for warning in collect(careless, 2, (True,)).warnings} == {
+        "read_before_wait"
+    }
+    assert collect(careless, 2, (False,)).warnings == []

@@ -253,4 +253,4 @@ def test_the_trace_shows_the_table_in_its_order(schedule):
             parse_op(e.spans[-1]) for e in trace.of(rank) if e.op == "send" and len(e.shapes[0]) > 1
         ]
         assert seen == sorted(sends, key=row.index)
-    assert not trace.traps
+    assert not trace.warnings

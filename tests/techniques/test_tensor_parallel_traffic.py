@@ -59,7 +59,7 @@ def test_two_all_reduces_forward_and_two_backward_in_every_layer(size):
         assert forward.traffic().sent[rank] == 2 * 4 * ACTIVATION * (size - 1) // size
         assert both.traffic().sent[rank] == 2 * 8 * ACTIVATION * (size - 1) // size
     assert set(both.traffic().by_operation) == {"all_reduce"}
-    assert not both.traps
+    assert not both.warnings
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
@@ -70,7 +70,7 @@ def test_sequence_parallelism_moves_the_same_bytes_and_gathers_once_more_behind_
     # 4 all-gathers and 4 reduce-scatters for 4 all-reduces; 2 more gathers for the inputs of the
     # column-parallel layers, of which only the own tokens were kept.
     assert sent == {"all_gather": (4 + 2) * part, "reduce_scatter": 4 * part}
-    assert not trace.traps
+    assert not trace.warnings
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -93,7 +93,7 @@ def test_traffic_is_2_2_and_3_times_the_parameters(world_size: int) -> None:
         return sizes
 
     results = collect(on_ranks, world_size, timeout=60)
-    assert results.notes == []
+    assert results.warnings == []
     for name, (_, _, times) in TIMES.items():
         padded, tensors = results[0][name]
         traffic = results.trace.within(name).traffic()

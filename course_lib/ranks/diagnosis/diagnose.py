@@ -6,12 +6,12 @@ group do not line up, or a message has only one end.
 
 from course_lib.observe import CommEvent, Trace
 
-from .diagnosis import Diagnosis
-from .lineup import compare_collectives
-from .pairing import pair_messages
+from .cause import Cause
+from .collective_order import compare_collectives
+from .message_matching import pair_messages
 
 
-def diagnose(states: dict[int, str], trace: Trace) -> list[Diagnosis]:
+def diagnose(states: dict[int, str], trace: Trace) -> list[Cause]:
     """Explain a run that is stuck or was torn down by gloo, most telling cause first.
 
     `states` says of every rank what it does now, as the end of a sentence about it: "has returned",

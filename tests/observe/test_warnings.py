@@ -17,9 +17,9 @@ def line(function, text: str) -> int:
     return next(k for k, code in enumerate(lines[first:], first + 1) if text in code)
 
 
-def traps_of(function, world_size: int = 2) -> list[tuple[int, str]]:
-    """(rank, kind) of each trap, and the traps."""
-    return collect(function, world_size).notes
+def warnings_of(function, world_size: int = 2) -> list[tuple[int, str]]:
+    """(rank, kind) of each warning, and the warnings."""
+    return collect(function, world_size).warnings
 
 
 # ---------------------------------------------------------------------------------------------
@@ -79,12 +79,12 @@ def no_such_root():
 def test_garbage_is_refused_at_the_call(function, kind, said):
     with pytest.raises(RankError) as caught:
         collect(function, 2)
-    trap = caught.value.notes[0]
-    assert trap.kind == kind
+    warning = caught.value.warnings[0]
+    assert warning.kind == kind
     for text in said:
-        assert text in trap.message
-    assert trap.where[0].function == function.__name__
-    assert caught.value.failures[0].what == f"ValueError: {trap.message}"
+        assert text in warning.message
+    assert warning.where[0].function == function.__name__
+    assert caught.value.failures[0].what == f"ValueError: {warning.message}"
     assert caught.value.trace.traffic().sent == [0, 0]
 
 
@@ -101,7 +101,7 @@ def contiguous_in_every_way():
 
 
 def test_contiguous_views_pass():
-    assert collect(contiguous_in_every_way, 2).notes == []
+    assert collect(contiguous_in_every_way, 2).warnings == []
 
 
 # ---------------------------------------------------------------------------------------------
@@ -200,14 +200,14 @@ def passed_on_too_early():
     ],
 )
 def test_a_buffer_in_flight(function, rank, kind, here, there, said):
-    traps = [trap for trap in traps_of(function) if trap.rank == rank]
-    assert [trap.kind for trap in traps] == [kind]  # once, also in a loop
-    (trap,) = traps
+    warnings = [warning for warning in warnings_of(function) if warning.rank == rank]
+    assert [warning.kind for warning in warnings] == [kind]  # once, also in a loop
+    (warning,) = warnings
     here, there = line(function, here), line(function, there)
-    assert (trap.where[0].line, trap.issued_at[0].line) == (here, there)
-    assert f"line {here} of {function.__name__}" in trap.message
-    assert f"from line {there} of " in trap.message
-    assert said in trap.message
+    assert (warning.where[0].line, warning.issued_at[0].line) == (here, there)
+    assert f"line {here} of {function.__name__}" in warning.message
+    assert f"from line {there} of " in warning.message
+    assert said in warning.message
 
 
 def gathered_into_whole_tensors():
@@ -221,14 +221,14 @@ def gathered_into_whole_tensors():
 
 def test_what_the_backend_itself_fills_is_not_rewritten():
     for world_size in (1, 3):
-        assert not traps_of(gathered_into_whole_tensors, world_size)
+        assert not warnings_of(gathered_into_whole_tensors, world_size)
 
 
 def test_a_bucket_in_flight_that_backward_fills_again():
-    traps = traps_of(bucket_filled_again_in_backward)
-    assert {trap.kind for trap in traps} == {"rewritten_in_flight"}
-    assert {trap.rank for trap in traps} == {0, 1}
-    first = traps[0]
+    warnings = warnings_of(bucket_filled_again_in_backward)
+    assert {warning.kind for warning in warnings} == {"rewritten_in_flight"}
+    assert {warning.rank for warning in warnings} == {0, 1}
+    first = warnings[0]
     assert first.issued_at[0].line == line(bucket_filled_again_in_backward, "works.append")
     assert "the all_reduce from line" in first.message
 
@@ -306,13 +306,13 @@ def with_other_modes_and_tensors():
 def test_other_modes_and_tensors_are_left_alone():
     results = collect(with_other_modes_and_tensors, 2)
     assert list(results) == [0, 0]
-    assert results.notes == []
+    assert results.warnings == []
     assert len(results.trace.of(0)) == 3
 
 
 def test_no_false_accusations():
-    assert collect(other_ways_to_wait, 2).notes == []
-    assert collect(careful, 3).notes == []
+    assert collect(other_ways_to_wait, 2).warnings == []
+    assert collect(careful, 3).warnings == []
 
 
 # ---------------------------------------------------------------------------------------------
@@ -335,10 +335,10 @@ def dropped():
 
 def test_a_wait_that_never_comes():
     for function, text in ((never, "all_reduce("), (dropped, "irecv(")):
-        (trap,) = traps_of(function)
-        assert (trap.rank, trap.kind) == (0, "never_waited")
-        assert f"line {line(function, text)} of {function.__name__}" in trap.message
-        assert "work.wait()" in trap.message
+        (warning,) = warnings_of(function)
+        assert (warning.rank, warning.kind) == (0, "never_waited")
+        assert f"line {line(function, text)} of {function.__name__}" in warning.message
+        assert "work.wait()" in warning.message
 
 
 def lost():
@@ -355,10 +355,10 @@ def lost():
 def test_a_lost_message_is_told_though_the_ranks_hang():
     with pytest.raises(RankError) as caught:
         collect(lost, 2, timeout=3)
-    (trap,) = caught.value.notes
-    assert trap.kind == "never_waited"
-    assert "isend to rank 1" in trap.message
-    assert "gloo drops the message" in trap.message
+    (warning,) = caught.value.warnings
+    assert warning.kind == "never_waited"
+    assert "isend to rank 1" in warning.message
+    assert "gloo drops the message" in warning.message
 
 
 def twice():
@@ -374,9 +374,9 @@ def twice():
 def test_a_second_wait_hangs_and_says_so():
     with pytest.raises(RankError) as caught:
         collect(twice, 2)
-    (trap,) = caught.value.notes
-    assert (trap.rank, trap.kind) == (1, "waited_twice")
-    assert trap.issued_at[0].line == line(twice, "irecv")
+    (warning,) = caught.value.warnings
+    assert (warning.rank, warning.kind) == (1, "waited_twice")
+    assert warning.issued_at[0].line == line(twice, "irecv")
     assert caught.value.trace.waiting(1).op == "recv"
 
 
@@ -404,11 +404,14 @@ def cut_by_gathering():
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("function", [cut_in_place, cut_by_gathering])
 def test_a_gradient_that_ends_at_a_collective(function):
-    traps = traps_of(function)
-    assert [(trap.rank, trap.kind) for trap in traps] == [(0, "cut_gradient"), (1, "cut_gradient")]
-    where = traps[0].issued_at or traps[0].where
+    warnings = warnings_of(function)
+    assert [(warning.rank, warning.kind) for warning in warnings] == [
+        (0, "cut_gradient"),
+        (1, "cut_gradient"),
+    ]
+    where = warnings[0].issued_at or warnings[0].where
     assert where[0].line == line(function, "dist.all_")
-    assert "torch.autograd.Function" in traps[0].message
+    assert "torch.autograd.Function" in warnings[0].message
 
 
 class Reduced(torch.autograd.Function):
@@ -448,4 +451,4 @@ def gradients_in_order():
 
 @pytest.mark.filterwarnings("ignore")
 def test_gradients_that_end_nowhere():
-    assert traps_of(gradients_in_order) == []
+    assert warnings_of(gradients_in_order) == []

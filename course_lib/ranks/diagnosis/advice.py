@@ -5,9 +5,8 @@ import re
 import torch.distributed as dist
 
 from course_lib.observe import Frame
-
-from .errors import Failure
-from .sources import text_of
+from course_lib.ranks.errors import Failure
+from course_lib.ranks.sources import text_of
 
 _NO_KEYBOARD = "A rank has no keyboard: pass what it needs as an argument, run_ranks(fn, n, value)."
 _ADVICE = {

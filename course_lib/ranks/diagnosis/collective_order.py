@@ -1,14 +1,15 @@
-"""Collectives that do not line up: at some place one rank calls something else, or nothing."""
+"""Collectives in another order on each rank: one calls something else, or nothing."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 
-from course_lib.observe import CommEvent, Divergence, Trace, Trap
+from course_lib.observe import CommEvent, Divergence, RankWarning, Trace
 from course_lib.observe.matching import GroupCalls
-from course_lib.observe.wording import place
+from course_lib.observe.warning_texts import location
+from course_lib.ranks.wording import call_text, describe, ordinal, plural, ranks_text
+from course_lib.text import listed
 
-from .diagnosis import Diagnosis
-from .wording import and_list, call_text, describe, ordinal, plural, ranks_text
+from .cause import Cause
 
 _REMEDIES = {
     "operation": "Every rank of a group must call the same collectives in the same order: look for "
@@ -23,7 +24,7 @@ _REMEDIES = {
 
 def compare_collectives(
     states: dict[int, str], trace: Trace, blocked: dict[int, CommEvent]
-) -> list[Diagnosis]:
+) -> list[Cause]:
     """One diagnosis for each group whose ranks are out of step with each other."""
     found = []
     for group in trace.match().groups:
@@ -39,13 +40,13 @@ def compare_collectives(
     return found
 
 
-def passed_unequal(groups: Iterable[GroupCalls]) -> list[Trap]:
-    """A note for each group whose ranks called collectives that do not match, and got through."""
+def passed_unequal(groups: Iterable[GroupCalls]) -> list[RankWarning]:
+    """A warning for each group whose ranks called collectives that differ, and got through."""
     found = []
     for group in groups:
         fault = group.divergence
         if fault and fault.what != "missing" and all(e.done for e in fault.calls.values()):
-            lines = and_list(sorted({place(event.where) for event in fault.calls.values()}))
+            lines = listed(sorted({location(event.where) for event in fault.calls.values()}))
             told = _mismatch(fault)
             message = (
                 f"{told.why.removesuffix('.')}, in {lines}. Gloo lets this pass without an error. "
@@ -53,11 +54,11 @@ def passed_unequal(groups: Iterable[GroupCalls]) -> list[Trap]:
             )
             first = min(fault.calls)
             where = fault.calls[first].where
-            found.append(Trap(first, "mismatched_collective", message, where))
+            found.append(RankWarning(first, "mismatched_collective", message, where))
     return found
 
 
-def _mismatch(fault: Divergence) -> Diagnosis:
+def _mismatch(fault: Divergence) -> Cause:
     alike: dict[str, list[int]] = defaultdict(list)
     for rank, event in fault.calls.items():
         reduction = f" ({event.reduce_op})" if fault.what == "reduction" else ""
@@ -67,7 +68,7 @@ def _mismatch(fault: Divergence) -> Diagnosis:
         f"the {ordinal(fault.index + 1)} collective does not have the same {fault.what} "
         f"everywhere: {calls}."
     )
-    return Diagnosis(why, _REMEDIES[fault.what], mismatch=True)
+    return Cause(why, _REMEDIES[fault.what], mismatch=True)
 
 
 def _missing(
@@ -76,7 +77,7 @@ def _missing(
     absent: list[int],
     states: dict[int, str],
     blocked: dict[int, CommEvent],
-) -> Diagnosis:
+) -> Cause:
     elsewhere: dict[str, list[int]] = defaultdict(list)
     for rank in absent:
         doing = f"waits {describe(blocked[rank])}" if rank in blocked else states[rank]
@@ -84,10 +85,10 @@ def _missing(
     missing = [f"{ranks_text(ranks)} {plural(doing, ranks)}" for doing, ranks in elsewhere.items()]
     why = (
         f"{ranks_text(waiting)} {plural('waits', waiting)} in {event.op} for all ranks of the "
-        f"group, but {and_list(missing)}."
+        f"group, but {listed(missing)}."
     )
     if all(states[rank] == "is still running" for rank in absent):
         remedy = f"Find out why {ranks_text(absent)} {plural('does', absent)} not get there."
     else:
         remedy = f"Every rank of the group has to call {event.op}, also when it has nothing to add."
-    return Diagnosis(why, remedy)
+    return Cause(why, remedy)

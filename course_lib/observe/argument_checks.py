@@ -5,13 +5,13 @@ import itertools
 import torch
 
 from .calls import Call
-from .extents import has_memory
+from .memory_overlap import has_memory
 
 _ELEMENTWISE = {"all_reduce", "reduce"}
 
 
-def reason(call: Call) -> tuple[str, str] | None:
-    """(kind of trap, sentence for the learner) if `call` must not be issued."""
+def reason_to_refuse(call: Call) -> tuple[str, str] | None:
+    """(kind of warning, sentence for the learner) if `call` must not be issued."""
     if call.peer is not None and not 0 <= call.peer < call.group.size():
         return "no_such_rank", _no_such_rank(call)
     for name, tensors in [*call.reads.items(), *call.writes.items()]:
@@ -62,12 +62,12 @@ def _non_contiguous(call: Call, name: str, tensor: torch.Tensor) -> str:
 
 def _shared(tensors: list[torch.Tensor]) -> tuple[int, int] | None:
     """Two entries of the list that share memory."""
-    extents = sorted(
+    ranges = sorted(
         (tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size(), place)
         for place, tensor in enumerate(tensors)
         if has_memory(tensor)
     )
-    for (_, stop, one), (start, _, other) in itertools.pairwise(extents):
+    for (_, stop, one), (start, _, other) in itertools.pairwise(ranges):
         if start < stop:
             return min(one, other), max(one, other)
     return None

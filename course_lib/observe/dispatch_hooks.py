@@ -19,7 +19,7 @@ Around = Callable[[tuple, dict, Callable[[], Any]], Any]
 _AFTER = torch._C._dispatch_keyset_full_after(DispatchKey.BackendSelect)
 
 
-class Taps:
+class DispatchHooks:
     """Functions around operators, from `put` to `remove`; an operator inside one is let pass."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Taps:
         self._inside: set[int] = set()  # threads
 
     def put(self, name: str, around: Callable[[torch._ops.OpOverload], Around]) -> None:
-        """Tap the operator "namespace::name"; one that this torch does not have is passed over."""
+        """Look at the operator "namespace::name"; one that this torch lacks is passed over."""
         namespace, _, operator = name.partition("::")
         for overload in _overloads(namespace, operator):
             if namespace not in self._libraries:

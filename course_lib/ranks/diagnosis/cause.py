@@ -1,10 +1,10 @@
-"""The outcome of looking for a cause."""
+"""What looking for a cause comes to."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Cause:
     """One sentence of cause and one of remedy.
 
     `mismatch` tells calls that do not fit together (which gloo answers by a hang or by aborting the

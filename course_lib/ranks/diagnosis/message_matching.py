@@ -3,29 +3,29 @@
 from collections import defaultdict
 
 from course_lib.observe import CommEvent, Trace
+from course_lib.ranks.sources import location_of
+from course_lib.ranks.wording import bytes_text, describe, plural, ranks_text
 
-from .diagnosis import Diagnosis
-from .gaps import Gap, explain, look_across
-from .sources import place_of
-from .wording import bytes_text, describe, plural, ranks_text
+from .cause import Cause
+from .unmatched_message import UnmatchedMessage, explain, look_across
 
 Pair = tuple[CommEvent, CommEvent]
 """A send and its receive."""
 
-# After one of these traps the k-th message sent is no longer the k-th that is received.
+# After one of these warnings the k-th message sent is no longer the k-th that is received.
 SHIFTS_MESSAGES = ("never_waited", "waited_twice")
 _POINT_TO_POINT = ("send", "recv")
 
 
 def pair_messages(
     states: dict[int, str], trace: Trace, blocked: dict[int, CommEvent]
-) -> list[Diagnosis]:
+) -> list[Cause]:
     waits_for = {
         rank: event.peer
         for rank, event in blocked.items()
         if event.op in _POINT_TO_POINT and event.peer is not None
     }
-    shifted = {trap.rank for trap in trace.traps if trap.kind in SHIFTS_MESSAGES}
+    shifted = {warning.rank for warning in trace.warnings if warning.kind in SHIFTS_MESSAGES}
     pairs = [pair for pair in trace.match().pairs if not shifted & {end.rank for end in pair}]
     mates = {id(one): other for pair in pairs for one, other in (pair, pair[::-1])}
     # Gloo aborts a rank for a message that does not fit, this one or another.
@@ -33,7 +33,7 @@ def pair_messages(
     found = [_sizes(*pair) for pair in _once_a_line(unfit)]
     told = {end.rank for pair in unfit for end in pair}
     alone = []
-    gaps: dict[Gap, list[int]] = defaultdict(list)
+    unmatched: dict[UnmatchedMessage, list[int]] = defaultdict(list)
     for rank in sorted(waits_for):
         if rank in told or shifted & {rank, waits_for[rank]}:
             continue
@@ -48,10 +48,10 @@ def pair_messages(
             found.append(_sizes(event, mate))
         elif event.peer not in waits_for:
             # Else the peer waits for a message itself, and why is said there.
-            gaps[look_across(rank, event, states, blocked, trace)].append(rank)
+            unmatched[look_across(rank, event, states, blocked, trace)].append(rank)
     if alone:
         found.append(_of_its_own(alone))
-    return found + [explain(gap, ranks) for gap, ranks in gaps.items()]
+    return found + [explain(message, them) for message, them in unmatched.items()]
 
 
 def _circle(start: int, waits_for: dict[int, int]) -> list[int]:
@@ -63,9 +63,9 @@ def _circle(start: int, waits_for: dict[int, int]) -> list[int]:
     return path if rank == start else []
 
 
-def _of_its_own(ranks: list[int]) -> Diagnosis:
+def _of_its_own(ranks: list[int]) -> Cause:
     one = len(ranks) == 1
-    return Diagnosis(
+    return Cause(
         f"{ranks_text(ranks)} {plural('waits', ranks)} for "
         f"{'a message of its' if one else 'messages of their'} own.",
         "A rank cannot send to itself. Put an `if` on the rank before the receive; what a rank has "
@@ -73,11 +73,11 @@ def _of_its_own(ranks: list[int]) -> Diagnosis:
     )
 
 
-def _in_a_circle(circle: list[int], blocked: dict[int, CommEvent], trace: Trace) -> Diagnosis:
+def _in_a_circle(circle: list[int], blocked: dict[int, CommEvent], trace: Trace) -> Cause:
     operations = {blocked[rank].op for rank in circle}
     everyone = ranks_text(circle)
     if operations == {"send"}:
-        return Diagnosis(
+        return Cause(
             f"{everyone} all send first. A send ends when the other rank receives, and every "
             "receive comes after a send that cannot end.",
             "Let one of them receive before it sends, or start the send with dist.isend and wait "
@@ -87,7 +87,7 @@ def _in_a_circle(circle: list[int], blocked: dict[int, CommEvent], trace: Trace)
         strays = {e.rank: e.peer for e in trace.match().unmatched_sends if e.rank in circle}
         if strays:
             return _crossed(circle, blocked, strays)
-        return Diagnosis(
+        return Cause(
             f"{everyone} all wait to receive first, so that nobody comes to send.",
             "Let one of them send before it receives.",
         )
@@ -96,14 +96,14 @@ def _in_a_circle(circle: list[int], blocked: dict[int, CommEvent], trace: Trace)
         partner = blocked[event.peer]
         if event.op == "send" and partner.op == "recv" and partner.peer == rank:
             if event.tag != partner.tag:
-                return Diagnosis(
+                return Cause(
                     f"rank {rank} sends with tag {event.tag}, rank {event.peer} receives with tag "
                     f"{partner.tag}; a message is only received by a call with the same tag.",
                     "Use the same tag in both calls.",
                 )
             if event.nbytes != partner.nbytes:
                 return _sizes(event, partner)
-    return Diagnosis(
+    return Cause(
         f"{everyone} wait for each other in a circle: "
         + "; ".join(f"rank {rank} waits {describe(event)}" for rank, event in pairs)
         + ".",
@@ -111,11 +111,11 @@ def _in_a_circle(circle: list[int], blocked: dict[int, CommEvent], trace: Trace)
     )
 
 
-def _crossed(circle: list[int], blocked: dict[int, CommEvent], strays: dict[int, int]) -> Diagnosis:
+def _crossed(circle: list[int], blocked: dict[int, CommEvent], strays: dict[int, int]) -> Cause:
     rank = next((r for r in circle if blocked[r].peer in strays), circle[0])
     peer = blocked[rank].peer
     astray = f"rank {peer} has sent to rank {strays[peer]}" if peer in strays else "nothing comes"
-    return Diagnosis(
+    return Cause(
         f"{ranks_text(circle)} wait for messages that went elsewhere: rank {rank} waits for rank "
         f"{peer}, but {astray}.",
         "Sender and receiver must name each other: if every rank r sends to r + 1, it receives "
@@ -131,9 +131,9 @@ def _once_a_line(pairs: list[Pair]) -> list[Pair]:
     return list(lines.values())
 
 
-def _sizes(one: CommEvent, other: CommEvent) -> Diagnosis:
+def _sizes(one: CommEvent, other: CommEvent) -> Cause:
     send, recv = (one, other) if one.op == "send" else (other, one)
-    return Diagnosis(
+    return Cause(
         f"rank {send.rank} sends {bytes_text(send)} to rank {recv.rank}{_at(send)}, "
         f"which receives into {bytes_text(recv)}{_at(recv)}.",
         "Receive into a tensor of the same shape and dtype as the one that is sent.",
@@ -142,4 +142,4 @@ def _sizes(one: CommEvent, other: CommEvent) -> Diagnosis:
 
 
 def _at(event: CommEvent) -> str:
-    return f" in {place_of(event.where[0])}" if event.where else ""
+    return f" in {location_of(event.where[0])}" if event.where else ""

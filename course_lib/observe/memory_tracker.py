@@ -59,16 +59,16 @@ class _Block:
 class _Saved:
     """What a graph keeps for backward; when it lets go of this, its blocks are kept no longer."""
 
-    __slots__ = ("_blocks", "_meter", "value")
+    __slots__ = ("_blocks", "_tracker", "value")
 
-    def __init__(self, value: Any, blocks: list["_Block"], meter: "Meter"):
-        self.value, self._blocks, self._meter = value, blocks, meter
+    def __init__(self, value: Any, blocks: list["_Block"], tracker: "MemoryTracker"):
+        self.value, self._blocks, self._tracker = value, blocks, tracker
 
     def __del__(self) -> None:
-        self._meter._let_go(self._blocks)
+        self._tracker._let_go(self._blocks)
 
 
-class Meter(TorchDispatchMode):
+class MemoryTracker(TorchDispatchMode):
     """Writes to the journal what becomes of every storage, from enter to exit.
 
     spans: the labels that are open, outermost first.
@@ -90,7 +90,7 @@ class Meter(TorchDispatchMode):
     def _should_skip_dynamo(cls) -> bool:
         return False  # for the reason given in `Watch`
 
-    def __enter__(self) -> "Meter":
+    def __enter__(self) -> "MemoryTracker":
         self._open = True
         self._hooks = [
             register_module_parameter_registration_hook(self._registered),
@@ -204,14 +204,14 @@ class Meter(TorchDispatchMode):
 
     def _around_hooks(self) -> Any:
         """Hooks of others, as of a checkpoint, go before ours: look at what they keep."""
-        enter, meter = self._enter_hooks, self
+        enter, tracker = self._enter_hooks, self
 
         def enter_and_look(hooks: saved_tensors_hooks) -> None:
             def pack(tensor: torch.Tensor) -> _Saved:
                 packed = hooks.pack_hook(tensor)
                 if torch._C._current_graph_task_id() != -1:  # computed again, inside a backward
-                    meter._again += meter._keep([tensor])
-                return _Saved(packed, meter._keep(_tensors(packed)), meter)
+                    tracker._again += tracker._keep([tensor])
+                return _Saved(packed, tracker._keep(_tensors(packed)), tracker)
 
             enter(saved_tensors_hooks(pack, lambda saved: hooks.unpack_hook(saved.value)))
 

@@ -44,18 +44,18 @@ def passed(sent: torch.Tensor, room: torch.Tensor):
 def test_a_message_that_does_not_fill_its_tensor(sent, room, arrived, said):
     results = collect(passed, 2, (sent, room))
     assert results[1].tolist() == arrived
-    (trap,) = results.notes
-    assert (trap.kind, trap.rank) == ("mismatched_message", 1)
+    (warning,) = results.warnings
+    assert (warning.kind, warning.rank) == ("mismatched_message", 1)
     first = passed.__code__.co_firstlineno
-    assert f"rank 0 sends {said[0]} in line {first + 2} of passed" in trap.message
-    assert f"rank 1 receives into {said[1]} in line {first + 4} of passed" in trap.message
+    assert f"rank 0 sends {said[0]} in line {first + 2} of passed" in warning.message
+    assert f"rank 1 receives into {said[1]} in line {first + 4} of passed" in warning.message
     for text in said:
-        assert text in trap.message
+        assert text in warning.message
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 2), (4, 1)])
 def test_only_bytes_and_dtype_count(shape):
-    assert collect(passed, 2, (torch.ones(2, 2), torch.zeros(shape))).notes == []
+    assert collect(passed, 2, (torch.ones(2, 2), torch.zeros(shape))).warnings == []
 
 
 def test_a_message_that_is_too_long_is_explained_from_both_ends():
@@ -70,7 +70,7 @@ def test_a_message_that_is_too_long_is_explained_from_both_ends():
     report = " ".join(caught.value.report.split())
     assert report.startswith("the calls of the ranks do not fit together.")
     assert "sends 4 int64 (32 bytes) to rank" in report
-    assert "which receives into 4 float32 (16 bytes) in test_notes.py, line" in report
+    assert "which receives into 4 float32 (16 bytes) in test_warnings.py, line" in report
     assert report.count("Why:") == 1
 
 
@@ -84,7 +84,7 @@ def from_any():
 
 def test_a_message_from_any_rank():
     results = collect(from_any, 3)
-    said = {trap.message.partition(" in ")[0] for trap in results.notes}
+    said = {warning.message.partition(" in ")[0] for warning in results.warnings}
     assert said <= {f"rank {r} sends {3 - r} float32 ({12 - 4 * r} bytes)" for r in (1, 2)}
     assert said
 
@@ -94,7 +94,7 @@ def test_a_line_in_a_loop_is_told_once():
         for _ in range(20):
             passed(torch.ones(1), torch.ones(2))
 
-    assert len(collect(often, 2).notes) == 1
+    assert len(collect(often, 2).warnings) == 1
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_collectives_that_differ_and_pass(what, call):
         dist.barrier()
         call(dist.get_rank())
 
-    (trap,) = collect(differ, 2).notes
-    assert trap.kind == "mismatched_collective"
-    assert f"the 2nd collective does not have the same {what} everywhere" in trap.message
+    (warning,) = collect(differ, 2).warnings
+    assert warning.kind == "mismatched_collective"
+    assert f"the 2nd collective does not have the same {what} everywhere" in warning.message
 
 
 def test_what_was_noted_is_told_of_a_run_that_failed_too():
@@ -125,7 +125,7 @@ def test_what_was_noted_is_told_of_a_run_that_failed_too():
         collect(garbage, 2)
     report = " ".join(caught.value.report.split())
     assert report.startswith("rank 1 raised IndexError")
-    assert "Noted: rank 0 sends 1 float32 (4 bytes)" in report
+    assert "Warning: rank 0 sends 1 float32 (4 bytes)" in report
 
 
 def test_what_was_refused_is_told_once():
@@ -144,7 +144,9 @@ def test_a_lost_message_is_noticed_though_gloo_keeps_busy():
     with pytest.raises(RankTimeout) as caught:
         collect(drop, 2, timeout=60)
     report = " ".join(caught.value.report.split())
-    assert report.startswith("ranks 0 and 1 wait for something that cannot come any more.")
-    assert "Noted: the isend to rank 1" in report
+    assert report.startswith(
+        "deadlock: ranks 0 and 1 wait for something that cannot come any more."
+    )
+    assert "Warning: the isend to rank 1" in report
     assert "gloo drops the message" in report
     assert "Why:" not in report

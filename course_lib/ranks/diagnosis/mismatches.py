@@ -3,19 +3,19 @@
 One rank alone cannot see it. Its record and its partner's, side by side, can.
 """
 
-from course_lib.observe import CommEvent, Trace, Trap
-from course_lib.observe.wording import place
+from course_lib.observe import CommEvent, RankWarning, Trace
+from course_lib.observe.warning_texts import location
+from course_lib.ranks.wording import bytes_text
 
-from .lineup import passed_unequal
-from .pairing import SHIFTS_MESSAGES
-from .wording import bytes_text
+from .collective_order import passed_unequal
+from .message_matching import SHIFTS_MESSAGES
 
 
-def misfits(trace: Trace) -> list[Trap]:
-    """A note for each line that received, and each group that combined, what was not meant so."""
+def mismatches(trace: Trace) -> list[RankWarning]:
+    """A warning for each line that received, and each group that combined, what was not meant."""
     matching = trace.match()
-    shifted = {trap.rank for trap in trace.traps if trap.kind in SHIFTS_MESSAGES}
-    found: dict[tuple, Trap] = {}
+    shifted = {warning.rank for warning in trace.warnings if warning.kind in SHIFTS_MESSAGES}
+    found: dict[tuple, RankWarning] = {}
     for send, recv in matching.pairs:
         lines = (recv.rank, recv.where, send.where)
         if (
@@ -24,7 +24,9 @@ def misfits(trace: Trace) -> list[Trap]:
             and not shifted & {send.rank, recv.rank}
             and (said := _message(send, recv))
         ):
-            found[lines] = Trap(recv.rank, "mismatched_message", said, recv.where, send.where)
+            found[lines] = RankWarning(
+                recv.rank, "mismatched_message", said, recv.where, send.where
+            )
     return [*found.values(), *passed_unequal(matching.groups)]
 
 
@@ -41,8 +43,9 @@ def _message(send: CommEvent, recv: CommEvent) -> str:
         )
     if not happened:
         return ""
+    sent, received = location(send.where), location(recv.where)
     return (
-        f"rank {send.rank} sends {bytes_text(send)} in {place(send.where)}, and rank {recv.rank} "
-        f"receives into {bytes_text(recv)} in {place(recv.where)}: {', and '.join(happened)}, "
-        f"without an error. Receive into a tensor of the dtype and shape that is sent"
+        f"rank {send.rank} sends {bytes_text(send)} in {sent}, and rank {recv.rank} receives into "
+        f"{bytes_text(recv)} in {received}: {', and '.join(happened)}, without an error. Receive "
+        f"into a tensor of the dtype and shape that is sent"
     )

@@ -10,7 +10,7 @@ import torch
 
 
 @dataclass(slots=True)
-class Extent:
+class ByteRange:
     """The bytes of a tensor without gaps: `start` up to and without `stop`.
 
     It knows when the memory was given back, and does not keep it: after that the same addresses
@@ -22,7 +22,7 @@ class Extent:
     _storage: int
 
     @classmethod
-    def of(cls, tensor: torch.Tensor) -> "Extent":
+    def of(cls, tensor: torch.Tensor) -> "ByteRange":
         start = tensor.data_ptr()
         weak = tensor.untyped_storage()._weak_ref()
         return cls(start, start + tensor.numel() * tensor.element_size(), weak)

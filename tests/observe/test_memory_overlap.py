@@ -5,7 +5,7 @@ import random
 
 import torch
 
-from course_lib.observe.extents import Extent, overlaps
+from course_lib.observe.memory_overlap import ByteRange, overlaps
 
 
 def addresses(tensor: torch.Tensor) -> set[int]:
@@ -37,7 +37,7 @@ def test_agrees_with_a_list_of_all_addresses():
 
 def test_rows_between_rows_do_not_meet():
     matrix = torch.zeros(6, 5)
-    row = Extent.of(matrix[3])
+    row = ByteRange.of(matrix[3])
     assert not row.meets(matrix[::2])
     assert row.meets(matrix[1::2])
     assert row.meets(matrix[:, 4])
@@ -46,9 +46,9 @@ def test_rows_between_rows_do_not_meet():
 
 def test_memory_given_back_meets_nothing():
     tensor = torch.zeros(1000)
-    extent, view = Extent.of(tensor), tensor[2:4]
-    assert extent.meets(view)
+    memory, view = ByteRange.of(tensor), tensor[2:4]
+    assert memory.meets(view)
     elsewhere = torch.zeros(1000)
     del tensor, view
-    assert not extent.alive()
-    assert not overlaps(elsewhere, extent.start, extent.stop) or not extent.meets(elsewhere)
+    assert not memory.alive()
+    assert not overlaps(elsewhere, memory.start, memory.stop) or not memory.meets(elsewhere)
