@@ -3,7 +3,7 @@
 # Works with the make of macOS (3.81) and needs only Python 3.11 or newer, make and git.
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test bench notebooks zoo lint format clean
+.PHONY: help lab test bench notebooks pictures zoo lint format clean
 .DELETE_ON_ERROR:
 
 # The first Python on the PATH that torch is built for. Another one: make lab PYTHON=/path/to/python
@@ -37,6 +37,9 @@ bench: .venv-bench/ready ## measure against PyTorch and others, about 8 minutes:
 
 notebooks: .venv/ready-dev ## rebuild notebooks/ and solutions/*.ipynb from solutions/*.py
 	@$(RUN) -m course_lib.classroom build --execute
+
+pictures: .venv/ready-dev ## draw the README's pictures of JupyterLab again
+	@$(RUN) -m docs.pictures
 
 zoo: .venv/ready-dev ## show how many known wrong answers each check rejects
 	@$(RUN) -m course_lib.checks

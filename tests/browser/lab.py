@@ -42,6 +42,8 @@ LAB_SETTINGS = {
     "notebook-extension/tracker": {"windowingMode": "none"},
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
+# What teachers have installed, and learners have not.
+NOT_A_LEARNERS = ("@jupyter/nbgrader",)
 
 
 def find_browser() -> str | None:
@@ -103,16 +105,19 @@ class Lab:
 
 
 @contextmanager
-def jupyterlab(folder: Path) -> Iterator[Lab]:
+def jupyterlab(
+    folder: Path, theme: str = "JupyterLab Light", width: int = 1400, height: int = 1000
+) -> Iterator[Lab]:
     """JupyterLab on `folder`, at a free port of this machine, with nobody's settings.
 
-    Should the body raise, the error's notes say where a screenshot of the page lies.
+    The window has `width` times `height` points. Should the body raise, the error's notes say where
+    a screenshot of the page lies.
     """
-    with _server(folder) as (url, token), sync_playwright() as playwright:
+    with _server(folder, theme) as (url, token), sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=find_browser(), args=list(BROWSER_OPTIONS)
         )
-        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page = browser.new_page(viewport={"width": width, "height": height})
         page.set_default_timeout(PATIENCE * 1000)
         expect.set_options(timeout=PATIENCE * 1000)
         try:
@@ -127,14 +132,18 @@ def jupyterlab(folder: Path) -> Iterator[Lab]:
 
 
 @contextmanager
-def _server(folder: Path) -> Iterator[tuple[str, str]]:
+def _server(folder: Path, theme: str) -> Iterator[tuple[str, str]]:
     """(url, token) of a JupyterLab; it and its kernels end with the block."""
     with tempfile.TemporaryDirectory(prefix="course-lab-") as private:
         settings = Path(private, "settings")
-        for plugin, values in LAB_SETTINGS.items():
+        themed = LAB_SETTINGS | {"apputils-extension/themes": {"theme": theme}}
+        for plugin, values in themed.items():
             file = settings / "@jupyterlab" / f"{plugin}.jupyterlab-settings"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(values))
+        page = Path(private, "config", "labconfig", "page_config.json")
+        page.parent.mkdir(parents=True)
+        page.write_text(json.dumps({"disabledExtensions": dict.fromkeys(NOT_A_LEARNERS, True)}))
         places = {
             "JUPYTERLAB_SETTINGS_DIR": settings,
             "JUPYTERLAB_WORKSPACES_DIR": Path(private, "workspaces"),
