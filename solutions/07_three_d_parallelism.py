@@ -332,7 +332,9 @@ def traffic_of_step(mesh):
 
 crossing = {}
 for order in (("pipeline", "data", "tensor"), ("tensor", "data", "pipeline")):
-    inside, between = bytes_by_link(traffic_of_step(Mesh(2, 2, 2, order=order)), 4)
+    inside, between = bytes_by_link(
+        traffic_of_step(Mesh(pipeline=2, data=2, tensor=2, order=order)), 4
+    )
     crossing[order[-1]] = between
     print(
         f"{order[-1]:8} innermost: {inside / 1e3:5.0f} kB inside nodes, "

@@ -1,6 +1,7 @@
 """What a cluster would do: clusters, costs, memory, schedules played and recordings replayed."""
 
 from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Span, Timeline, Track
+from course_lib.techniques.mesh import Mesh
 
 from . import costs
 from .blocking import Hang, simulate_blocking
@@ -18,7 +19,6 @@ from .memory import (
     model_state_bytes,
     step_traffic_elements,
 )
-from .mesh import Mesh
 from .offload import Offloaded, offload_optimizer
 from .pipeline import simulate
 from .planner import plan

@@ -6,8 +6,9 @@ Model states by Rajbhandari et al., "ZeRO", SC 2020; activations by Korthikanti 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from course_lib.techniques.mesh import Mesh
+
 from .memory import Recompute, StateBytes, model_state_bytes
-from .mesh import Mesh
 from .software import Software
 from .transformer import Transformer
 

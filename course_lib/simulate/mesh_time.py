@@ -6,10 +6,11 @@ Formulas of Narayanan et al., SC 2021, sections 2 and 3, and Rajbhandari et al.,
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from course_lib.techniques.mesh import Mesh
+
 from . import costs
 from .cluster import Cluster
 from .memory import Recompute, StateBytes
-from .mesh import Mesh
 from .software import Software
 from .transformer import Transformer
 
@@ -110,7 +111,7 @@ def send_seconds(cluster: Cluster, mesh: Mesh, nbytes: float) -> float:
     The scatter/gather optimization of section 4.1, without the gather that overlaps.
     """
     part = nbytes / mesh.tensor
-    if mesh.size <= cluster.devices_per_node:
+    if mesh.world_size <= cluster.devices_per_node:
         return cluster.inside.seconds(part)
     sharing = max(1.0, cluster.devices_per_node / cluster.adapters)
     return cluster.between.alpha + part * cluster.between.beta * sharing

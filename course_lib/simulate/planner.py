@@ -15,11 +15,13 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from course_lib.techniques.mesh import Mesh
+
 from .cluster import Cluster
 from .hardware import DEVICES
 from .memory import MEGATRON_BF16, Recompute, StateBytes
-from .mesh import Mesh, stage_layers, stage_parameters
 from .mesh_memory import footprint, saved_by_stage
+from .mesh_stages import stage_layers, stage_parameters
 from .mesh_time import StageTimes
 from .plans import GB, Plan, Plans, Refused
 from .software import MODERN, Software
@@ -74,7 +76,14 @@ def plan(
     if not ranked and not refused:
         raise ValueError(f"no mesh of {cluster.size} devices is allowed")
     ranked.sort(key=lambda plan: plan.step.total)
-    refused.sort(key=lambda refusal: (refusal.need == 0, refusal.need, refusal.mesh))
+    refused.sort(
+        key=lambda refusal: (
+            refusal.need == 0,
+            refusal.need,
+            refusal.mesh.data,
+            refusal.mesh.tensor,
+        )
+    )
     remedies = () if ranked else tuple(_remedies(search, refused, allow))
     return Plans(model, cluster, global_batch, software, tuple(ranked), tuple(refused), remedies)
 
@@ -164,7 +173,7 @@ class _Search:
 def _meshes(devices: int) -> Iterator[Mesh]:
     for tensor in _divisors(devices):
         for pipeline in _divisors(devices // tensor):
-            yield Mesh(devices // tensor // pipeline, tensor, pipeline)
+            yield Mesh(data=devices // tensor // pipeline, tensor=tensor, pipeline=pipeline)
 
 
 def _divisors(number: int) -> list[int]:

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from course_lib.techniques.mesh import Mesh
+
 from .cluster import Cluster
 from .memory import Recompute
-from .mesh import Mesh
 from .mesh_memory import Footprint
 from .mesh_time import StepTime
 from .software import Software
@@ -46,13 +47,13 @@ class Plan:
     @property
     def flops_per_second(self) -> float:
         """Of one device: operations that the model needs, over the time of a step."""
-        return self.model.flops(self.global_batch) / self.step.total / self.mesh.size
+        return self.model.flops(self.global_batch) / self.step.total / self.mesh.world_size
 
     @property
     def hardware_flops_per_second(self) -> float:
         """As Megatron-LM's papers of 2021 count: with a full recomputation, where there is one."""
         done = self.model.flops(self.global_batch, recompute=self.recompute == "full")
-        return done / self.step.total / self.mesh.size
+        return done / self.step.total / self.mesh.world_size
 
     def days(self, tokens: float) -> float:
         """To train on so many tokens, without a stop."""
@@ -116,7 +117,9 @@ class Plans:
         for refused in self.refused:
             if refused.mesh == mesh:
                 raise ValueError(f"{mesh}: {refused.why}")
-        raise ValueError(f"{mesh} is {mesh.size} devices; {self.cluster.name} has {self._devices}")
+        raise ValueError(
+            f"{mesh} is {mesh.world_size} devices; {self.cluster.name} has {self._devices}"
+        )
 
     def text(self, rows: int = 10, refusals: int = 5) -> str:
         """The first plans as a table, and some of the meshes that do not work."""

@@ -6,9 +6,10 @@ not, and run other software on other machines: they show what the planner is wor
 
 from dataclasses import dataclass, replace
 
+from course_lib.techniques.mesh import Mesh
+
 from .cluster import Cluster, dgx_a100, dgx_h100
 from .memory import MEGATRON_BF16, MEGATRON_FP16, Recompute, StateBytes
-from .mesh import Mesh
 from .planner import plan
 from .plans import Plan, Plans
 from .software import MEGATRON_2021, MODERN, Software
@@ -71,7 +72,7 @@ MEGATRON_TABLE_1 = tuple(
         name=f"Megatron-LM {billions:g}B",
         model=Transformer(layers, hidden, heads, seq=2048, vocab=51200),
         cluster=dgx_a100.with_nodes(devices // 8),
-        mesh=Mesh(devices // tensor // pipeline, tensor, pipeline),
+        mesh=Mesh(data=devices // tensor // pipeline, tensor=tensor, pipeline=pipeline),
         global_batch=batch,
         flops_per_second=tera * 1e12,
         recompute_counts=True,
@@ -102,7 +103,7 @@ LLAMA_3_405B = Run(
     name="Llama 3 405B",
     model=Transformer(126, 16384, 128, seq=8192, vocab=128256),
     cluster=dgx_h100.with_nodes(1024),
-    mesh=Mesh(64, 8, 16),
+    mesh=Mesh(data=64, tensor=8, pipeline=16),
     global_batch=64 * 32,  # 16 million tokens
     flops_per_second=430e12,
     recompute_counts=False,

@@ -10,19 +10,23 @@ Neighbours on the innermost axis are neighbours in rank, so they share a node. T
 which sends the most, goes there, and pipeline parallelism, which sends the least, outermost:
 Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
 SC 2021, sections 3.1 and 3.2 (arXiv 2104.04473).
+
+A mesh is plain data, with which a run can also be planned: only `open` loads torch. A further axis
+is a field of `Mesh` and its name in `AXES`.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch.distributed as dist
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 AXES = ("pipeline", "data", "tensor")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mesh:
     """Sizes of the three axes, and the order in which ranks are laid out along them.
 
@@ -37,8 +41,9 @@ class Mesh:
     def __post_init__(self) -> None:
         if sorted(self.order) != sorted(AXES):
             raise ValueError(f"the order {self.order} has to name each of {AXES} once")
-        if min(self.shape) < 1:
-            raise ValueError(f"every axis needs at least one rank, and this mesh is {self}")
+        for axis, size in zip(self.order, self.shape, strict=True):
+            if size < 1:
+                raise ValueError(f"{axis} = {size}, and every axis needs at least one rank")
 
     def __str__(self) -> str:
         return " x ".join(
@@ -55,26 +60,28 @@ class Mesh:
         return math.prod(self.shape)
 
     def coordinates(self, rank: int) -> dict[str, int]:
-        """Axis -> place of `rank` on it."""
+        """Axis -> coordinate of `rank` along it."""
         self._check_rank(rank)
-        places = {}
+        found = {}
         for axis, size in zip(reversed(self.order), reversed(self.shape), strict=True):
-            rank, places[axis] = divmod(rank, size)
-        return {axis: places[axis] for axis in self.order}
+            rank, found[axis] = divmod(rank, size)
+        return {axis: found[axis] for axis in self.order}
 
-    def rank(self, **places: int) -> int:
-        """The rank at a place on every axis: the inverse of `coordinates`."""
+    def rank(self, **coordinates: int) -> int:
+        """The rank with these coordinates, one for each axis: the inverse of `coordinates`."""
         rank = 0
         for axis, size in zip(self.order, self.shape, strict=True):
-            if not 0 <= places[axis] < size:
-                raise ValueError(f"there is no place {places[axis]} on the {axis} axis of {size}")
-            rank = rank * size + places[axis]
+            if not 0 <= coordinates[axis] < size:
+                raise ValueError(
+                    f"there is no coordinate {coordinates[axis]} on the {axis} axis of {size}"
+                )
+            rank = rank * size + coordinates[axis]
         return rank
 
     def group(self, axis: str, rank: int) -> list[int]:
-        """The ranks that differ from `rank` on that axis alone, itself included, in order."""
+        """The ranks that differ from `rank` on that axis only, itself included, in order."""
         here = self.coordinates(rank)
-        return [self.rank(**{**here, axis: place}) for place in range(getattr(self, axis))]
+        return [self.rank(**{**here, axis: i}) for i in range(getattr(self, axis))]
 
     def groups(self, axis: str) -> list[list[int]]:
         """All groups along an axis; each rank is in exactly one."""
@@ -88,11 +95,14 @@ class Mesh:
                 f"a mesh of {self} needs {self.world_size} ranks, and there are {world_size}"
             )
 
-    def open(self, device: str = "cpu") -> DeviceMesh:
+    def open(self, device: str = "cpu") -> "DeviceMesh":
         """The process groups of this mesh: `open().get_group("data")`.
 
         Called by all ranks of the default group, at the same point of their programs.
         """
+        import torch.distributed as dist
+        from torch.distributed.device_mesh import init_device_mesh
+
         self.check_world_size(dist.get_world_size())
         return init_device_mesh(device, self.shape, mesh_dim_names=self.order)
 

@@ -48,7 +48,11 @@ class Options(argparse.Namespace):
                 f"{world_size} ranks do not divide over pipeline {self.pipeline} x tensor "
                 f"{self.tensor}"
             )
-        mesh = Mesh(self.pipeline, rest if self.data is None else self.data, self.tensor)
+        mesh = Mesh(
+            pipeline=self.pipeline,
+            data=rest if self.data is None else self.data,
+            tensor=self.tensor,
+        )
         mesh.check_world_size(world_size)
         return mesh
 

@@ -41,8 +41,8 @@ class Import:
 
 
 PROCESSES = ("multiprocessing", "subprocess", "threading", "socket")
-# Schedules are plain data, and so are their text form and the rules that a schedule obeys.
-SCHEDULES = "course_lib.techniques.schedules"
+# Plain data, without torch: schedules with their text form and rules, and meshes.
+SCHEDULES, MESH = "course_lib.techniques.schedules", "course_lib.techniques.mesh"
 # Joined words and tables in text, which import nothing.
 TEXT = "course_lib.text"
 
@@ -52,7 +52,7 @@ RULES = {
     "models": Allowed((TEXT,), ("torch",), PROCESSES),
     "observe": Allowed((TEXT, SCHEDULES), ("torch",)),
     "ranks": Allowed((TEXT, "course_lib.observe"), ("torch", "cloudpickle", "IPython")),
-    "simulate": Allowed((TEXT, "course_lib.observe", SCHEDULES), ("numpy",), PROCESSES),
+    "simulate": Allowed((TEXT, "course_lib.observe", SCHEDULES, MESH), ("numpy",), PROCESSES),
     "views": Allowed(
         (TEXT, "course_lib.observe", "course_lib.simulate", SCHEDULES),
         ("numpy", "matplotlib", "ipywidgets", "IPython"),

@@ -22,8 +22,8 @@ from course_lib.simulate import (
     v100_32gb,
 )
 from course_lib.simulate.hardware import A100_80GB
-from course_lib.simulate.mesh import stage_layers, stage_parameters
 from course_lib.simulate.mesh_memory import footprint, in_flight, saved_by_stage
+from course_lib.simulate.mesh_stages import stage_layers, stage_parameters
 from course_lib.simulate.mesh_time import StageTimes, StepTime, data_seconds, scatter_seconds
 from course_lib.simulate.plans import Refused
 from course_lib.techniques.schedules import interleaved, one_f_one_b
@@ -48,7 +48,7 @@ def planned():
 def test_every_mesh_of_the_cluster_is_ranked_or_refused_once(planned):
     refused = [refusal.mesh for refusal in planned.refused]
     everything = {
-        Mesh(1024 // (t * p), t, p)
+        Mesh(data=1024 // (t * p), tensor=t, pipeline=p)
         for t in range(1, 1025)
         for p in range(1, 1025)
         if 1024 % (t * p) == 0
@@ -77,18 +77,21 @@ def test_schedules_stages_and_recomputation_are_all_tried(planned):
 
 def test_each_refusal_names_its_numbers(planned):
     why = {refusal.mesh: refusal.why for refusal in planned.refused}
-    assert why[Mesh(16, 64, 1)] == "96 heads do not divide over 64 ranks"
-    assert why[Mesh(2, 8, 64)] == "96 layers do not divide over 64 stages"
-    assert why[Mesh(1024, 1, 1)] == "1536 sequences do not divide over 1024 replicas"
+    assert why[Mesh(data=16, tensor=64, pipeline=1)] == "96 heads do not divide over 64 ranks"
+    assert why[Mesh(data=2, tensor=8, pipeline=64)] == "96 layers do not divide over 64 stages"
+    assert (
+        why[Mesh(data=1024, tensor=1, pipeline=1)]
+        == "1536 sequences do not divide over 1024 replicas"
+    )
     with pytest.raises(ValueError, match="96 heads do not divide over 64"):
-        planned.of(Mesh(16, 64, 1))
+        planned.of(Mesh(data=16, tensor=64, pipeline=1))
     with pytest.raises(ValueError, match="16 devices; DGX A100 has 1024"):
-        planned.of(Mesh(2, 2, 4))
+        planned.of(Mesh(data=2, tensor=2, pipeline=4))
 
 
 def test_what_does_not_fit_says_what_it_would_need():
     ours = plan(GPT_3, dgx_a100.with_nodes(8), 512, zero=(0,), allow=lambda m: m.tensor == 8)
-    (why,) = [r.why for r in ours.refused if r.mesh == Mesh(8, 8, 1)]
+    (why,) = [r.why for r in ours.refused if r.mesh == Mesh(data=8, tensor=8, pipeline=1)]
     assert why.startswith("needs 397.9 GB of 80 (states 392.9, activations 5.0) even with ZeRO 0")
 
 
@@ -97,7 +100,10 @@ def test_the_table_has_a_row_a_mesh_and_reasons_below(planned):
     head, _, columns, *rows = text.splitlines()
     assert head.startswith("174.6B parameters, 1536 sequences of 2048 a step, on 1024 x A100")
     assert columns.split()[:3] == ["data", "tensor", "pipeline"]
-    meshes = [Mesh(*map(int, row.split()[:3])) for row in rows[:3]]
+    meshes = [
+        Mesh(**dict(zip(("data", "tensor", "pipeline"), map(int, row.split()[:3]), strict=True)))
+        for row in rows[:3]
+    ]
     assert meshes == list(planned.meshes[:3])
     assert all(len(row) == len(columns) for row in rows[:3])
     assert rows[-1] == f"  and {len(planned.refused) - 2} more meshes"
@@ -147,7 +153,7 @@ def test_the_bubble_is_that_of_the_simulated_schedule():
     p, m = 4, 8
     for chunks, table in ((1, one_f_one_b(p, m)), (3, interleaved(p, m, 3))):
         one = dgx_a100.with_links(between="InfiniBand NDR")
-        mesh = Mesh(1, 1, p)
+        mesh = Mesh(data=1, tensor=1, pipeline=p)
         stages = StageTimes(model, one, MEGATRON_2021, mesh, [6] * p, 1, "none")
         step = stages.step(m, chunks, 0, 1, MEGATRON_FP16)
         played = simulate(table)
@@ -160,13 +166,15 @@ def test_saved_activations_are_korthikantis():
     plain = replace(MEGATRON_2021, sequence_parallel=True)
     p, t, m = 35, 8, 280
     for chunks in (1, 3):
-        ours = saved_by_stage(MT_NLG, plain, Mesh(1, t, p), [3] * p, 1, m, chunks, "selective")
+        ours = saved_by_stage(
+            MT_NLG, plain, Mesh(data=1, tensor=t, pipeline=p), [3] * p, 1, m, chunks, "selective"
+        )
         theirs = activation_bytes(MT_NLG, 1, t, p, chunks, m, True, "selective")
         assert ours[0] == pytest.approx(theirs)
 
 
 def test_full_recomputation_needs_room_for_one_layer_at_work():
-    mesh = Mesh(1, 1, 1)
+    mesh = Mesh(data=1, tensor=1, pipeline=1)
     args = (SMALL, MEGATRON_2021, mesh, [24], 1, 4, 1)
     logits = 4 * 2048 * (SMALL.hidden + SMALL.vocab)
     whole = activation_bytes(SMALL, 1)
@@ -177,14 +185,14 @@ def test_full_recomputation_needs_room_for_one_layer_at_work():
 
 @pytest.mark.parametrize(("zero", "each"), [(0, 18), (1, 6 + 12 / 8), (2, 2 + 16 / 8), (3, 18 / 8)])
 def test_states_are_sharded_over_the_data_parallel_ranks(zero, each):
-    held = footprint(1000, Mesh(8, 2, 1), zero, MEGATRON_BF16, layer=0)
+    held = footprint(1000, Mesh(data=8, tensor=2, pipeline=1), zero, MEGATRON_BF16, layer=0)
     assert held.total == held.states == pytest.approx(1000 * each)
-    alone = footprint(1000, Mesh(1, 2, 1), zero, MEGATRON_BF16, layer=100)
+    alone = footprint(1000, Mesh(data=1, tensor=2, pipeline=1), zero, MEGATRON_BF16, layer=100)
     assert alone.total == 18000  # nobody to share with, nothing to gather
 
 
 def test_gathered_layers_come_on_top_at_stage_3():
-    held = footprint(1000, Mesh(8, 1, 1), 3, MEGATRON_BF16, layer=100)
+    held = footprint(1000, Mesh(data=8, tensor=1, pipeline=1), 3, MEGATRON_BF16, layer=100)
     assert held.parameters == 2 * 1000 / 8 + 2 * 2 * 100
     assert held.gradients == 4 * 1000 / 8 + 2 * 4 * 100
     assert held.with_activations(7).total == held.states + 7
@@ -205,17 +213,25 @@ def test_an_all_reduce_is_a_scatter_and_a_gather():
 def test_data_parallel_traffic_by_stage():
     cluster, states = dgx_a100.with_nodes(4), MEGATRON_FP16
     times = [
-        data_seconds(cluster, Mesh(4, 8, 1), 1e9, zero, states, microbatches=3, hides=0)
+        data_seconds(
+            cluster, Mesh(data=4, tensor=8, pipeline=1), 1e9, zero, states, microbatches=3, hides=0
+        )
         for zero in range(4)
     ]
     one = scatter_seconds(cluster, 4, 8, 2e9)
     assert times == pytest.approx([2 * one, 2 * one, 4 * one, 9 * one])
-    hidden = data_seconds(cluster, Mesh(4, 8, 1), 1e9, 3, states, 3, hides=100)
-    assert hidden == data_seconds(cluster, Mesh(1, 8, 1), 1e9, 0, states, 3, 0) == 0
+    hidden = data_seconds(cluster, Mesh(data=4, tensor=8, pipeline=1), 1e9, 3, states, 3, hides=100)
+    assert (
+        hidden
+        == data_seconds(cluster, Mesh(data=1, tensor=8, pipeline=1), 1e9, 0, states, 3, 0)
+        == 0
+    )
 
 
 def test_the_parts_of_a_step_add_up_and_compute_is_what_the_device_can_do():
-    found = plan(SMALL, dgx_a100, 64, MEGATRON_2021, MEGATRON_FP16).of(Mesh(8, 1, 1))
+    found = plan(SMALL, dgx_a100, 64, MEGATRON_2021, MEGATRON_FP16).of(
+        Mesh(data=8, tensor=1, pipeline=1)
+    )
     parts = [getattr(found.step, field.name) for field in fields(StepTime)]
     assert sum(parts) == found.step.total
     assert found.step.bubble == found.step.tensor == found.step.pipeline == 0
@@ -244,7 +260,7 @@ def test_sixteen_thousand_devices_are_planned_in_less_than_two_seconds():
     began = time.thread_time()
     found = plan(LLAMA_3, dgx_h100.with_nodes(2048), 2048)
     assert time.thread_time() - began < 2
-    assert found.best.mesh.size == 16384
+    assert found.best.mesh.world_size == 16384
 
 
 def test_an_impossible_request_says_what_would_make_it_possible():
@@ -285,7 +301,7 @@ def test_less_sharding_than_there_is_is_told():
         (lambda: plan(SMALL, dgx_a100, 8, zero=()), r"zero = \(\)"),
         (lambda: plan(SMALL, dgx_a100, 8, recompute=("selective",)), "none, full, not 'selective'"),
         (lambda: plan(SMALL, dgx_a100, 8, allow=lambda m: False), "no mesh of 8 devices"),
-        (lambda: Mesh(1, 0, 1), "tensor = 0"),
+        (lambda: Mesh(data=1, tensor=0, pipeline=1), "tensor = 0"),
         (lambda: Software("x", 1.2, 1, True, True, True), "matrix = 1.2"),
         (lambda: Software("x", 0.5, -1, True, True, True), "passes = -1"),
     ],

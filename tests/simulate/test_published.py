@@ -43,7 +43,11 @@ def test_half_of_megatrons_model_parallelism_does_not_fit(name, answers):
     # Its authors' rule: no more tensor and pipeline parallelism than memory asks for
     run = ROWS[name]
     data, tensor, pipeline = run.mesh.data, run.mesh.tensor, run.mesh.pipeline
-    half = Mesh(2 * data, tensor, pipeline // 2) if pipeline > 1 else Mesh(2 * data, tensor // 2, 1)
+    half = (
+        Mesh(data=2 * data, tensor=tensor, pipeline=pipeline // 2)
+        if pipeline > 1
+        else Mesh(data=2 * data, tensor=tensor // 2, pipeline=1)
+    )
     with pytest.raises(ValueError, match=r"needs .* GB of 80|do not divide"):
         answers[name].of(half)
 
@@ -93,7 +97,7 @@ def test_llama_65b_took_21_days():
 
 def test_llama_3_is_planned_on_its_own_mesh():
     mesh = LLAMA_3_405B.mesh
-    assert mesh.size == LLAMA_3_405B.cluster.size == 8192
+    assert mesh.world_size == LLAMA_3_405B.cluster.size == 8192
     assert LLAMA_3_405B.global_batch * 8192 == pytest.approx(16.8e6, rel=0.01)
     assert LLAMA_3_405B.model.parameters == pytest.approx(405e9, rel=0.01)
     chosen = LLAMA_3_405B.plans(meshes=False).best

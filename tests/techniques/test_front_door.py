@@ -15,7 +15,7 @@ def load_in_new_process(statement: str) -> set[str]:
     return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
 
 
-@pytest.mark.parametrize("name", ["schedules"])
+@pytest.mark.parametrize("name", ["schedules", "mesh"])
 def test_plain_data_loads_without_torch(name: str) -> None:
     loaded = load_in_new_process(f"from course_lib.techniques import {name}")
     assert f"course_lib.techniques.{name}" in loaded

@@ -4,13 +4,13 @@ import pytest
 import torch.distributed as dist
 
 from course_lib.ranks import collect
-from course_lib.techniques.mesh import Mesh, bytes_by_link, nodes_spanned
+from course_lib.techniques.mesh import AXES, Mesh, bytes_by_link, nodes_spanned
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 2, 2), (3, 1, 2), (2, 3, 4)])
 @pytest.mark.parametrize("order", [("pipeline", "data", "tensor"), ("tensor", "pipeline", "data")])
 def test_coordinates_and_ranks_are_each_others_inverse(sizes, order):
-    mesh = Mesh(*sizes, order=order)
+    mesh = Mesh(**dict(zip(AXES, sizes, strict=True)), order=order)
     places = [mesh.coordinates(rank) for rank in range(mesh.world_size)]
     assert [mesh.rank(**place) for place in places] == list(range(mesh.world_size))
     assert len({tuple(place.items()) for place in places}) == mesh.world_size
@@ -25,7 +25,7 @@ def test_groups_along_each_axis_of_the_picture_above():
 
 
 def test_the_device_mesh_has_these_groups():
-    mesh = Mesh(2, 1, 3, order=("tensor", "pipeline", "data"))
+    mesh = Mesh(pipeline=2, data=1, tensor=3, order=("tensor", "pipeline", "data"))
 
     def groups_of_this_rank():
         opened = mesh.open()
@@ -36,7 +36,10 @@ def test_the_device_mesh_has_these_groups():
 
 
 def test_tensor_groups_stay_inside_a_node_only_if_innermost():
-    inner, outer = Mesh(2, 2, 2), Mesh(2, 2, 2, order=("tensor", "pipeline", "data"))
+    inner, outer = (
+        Mesh(pipeline=2, data=2, tensor=2),
+        Mesh(pipeline=2, data=2, tensor=2, order=("tensor", "pipeline", "data")),
+    )
     spans = {axis: nodes_spanned(inner, axis, 4) for axis in inner.order}
     assert spans == {"pipeline": 2, "data": 1, "tensor": 1}
     assert nodes_spanned(outer, "tensor", 4) == 2
@@ -51,11 +54,17 @@ def test_bytes_are_sorted_by_whether_they_cross_between_nodes():
 @pytest.mark.parametrize(
     ("attempt", "says"),
     [
-        (lambda: Mesh(2, 0, 1), "at least one rank"),
+        (lambda: Mesh(pipeline=2, data=0, tensor=1), "at least one rank"),
         (lambda: Mesh(order=("data", "tensor")), "each of"),
-        (lambda: Mesh(2, 2, 2).check_world_size(6), r"needs 8 ranks, and there are 6"),
-        (lambda: Mesh(2, 2, 2).coordinates(8), "no rank 8"),
-        (lambda: Mesh(2, 2, 2).rank(pipeline=2, data=0, tensor=0), "no place 2 on the pipeline"),
+        (
+            lambda: Mesh(pipeline=2, data=2, tensor=2).check_world_size(6),
+            r"needs 8 ranks, and there are 6",
+        ),
+        (lambda: Mesh(pipeline=2, data=2, tensor=2).coordinates(8), "no rank 8"),
+        (
+            lambda: Mesh(pipeline=2, data=2, tensor=2).rank(pipeline=2, data=0, tensor=0),
+            "no coordinate 2 on the pipeline",
+        ),
     ],
 )
 def test_errors_name_the_numbers(attempt, says):

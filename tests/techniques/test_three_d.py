@@ -1,13 +1,16 @@
 """3D parallelism equals one process, on every mesh of up to 2 x 2 x 2, with every ZeRO stage."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.distributed as dist
 
 from course_lib.models import batches, tiny_gpt, train
 from course_lib.ranks import collect
+from course_lib.simulate import Transformer, dgx_a100, plan
 from course_lib.techniques.checkpoints.three_d_state import load_whole_state, whole_state
-from course_lib.techniques.mesh import Mesh
+from course_lib.techniques.mesh import AXES, Mesh
 from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b, zb_h1
 from course_lib.techniques.three_d import ThreeD, check
 
@@ -70,7 +73,7 @@ MESHES = [(1, 1, 1), (1, 2, 1), (1, 1, 2), (2, 1, 1), (1, 2, 2), (2, 2, 1), (2, 
 
 @pytest.mark.parametrize("sizes", MESHES, ids=str)
 def test_every_mesh_and_zero_stage_equals_one_process(sizes):
-    mesh = Mesh(*sizes)
+    mesh = Mesh(**dict(zip(AXES, sizes, strict=True)))
     stages = (0, 1, 2) if mesh.pipeline > 1 else (0, 1, 2, 3)
     assert_equal_to_one_process(mesh, one_f_one_b(mesh.pipeline, 2), [{"zero": z} for z in stages])
 
@@ -87,25 +90,54 @@ def test_every_mesh_and_zero_stage_equals_one_process(sizes):
     ids=["gpipe-recompute", "interleaved-zero2", "zb-zero1", "tied", "tied-zero1"],
 )
 def test_schedules_recomputation_and_tied_weights_go_together(schedule, tied, option):
-    assert_equal_to_one_process(Mesh(2, 2, 1), schedule, [option], tied)
+    assert_equal_to_one_process(Mesh(pipeline=2, data=2, tensor=1), schedule, [option], tied)
 
 
 def test_the_order_of_the_axes_changes_nothing_but_the_places():
-    mesh = Mesh(1, 2, 2, order=("tensor", "data", "pipeline"))
+    mesh = Mesh(pipeline=1, data=2, tensor=2, order=("tensor", "data", "pipeline"))
     assert_equal_to_one_process(mesh, one_f_one_b(1, 1), [{"zero": 1}])
+
+
+def test_a_mesh_that_the_planner_gives_trains():
+    model = Transformer(layers=3, hidden=16, heads=4, seq=8, vocab=32)
+    node = replace(dgx_a100, devices_per_node=4, nodes=1)
+    planned = plan(model, node, BATCH, allow=lambda m: min(m.pipeline, m.tensor) == 1 < m.data)
+    mesh = planned.best.mesh
+    assert mesh.world_size == 4
+    assert_equal_to_one_process(mesh, one_f_one_b(mesh.pipeline, 2), [{"zero": 1}])
 
 
 @pytest.mark.parametrize(
     ("mesh", "schedule", "options", "says"),
     [
-        (Mesh(1, 1, 3), one_f_one_b(1, 1), {}, "4 attention heads do not divide over 3"),
-        (Mesh(2, 1, 1), one_f_one_b(3, 3), {}, "for 3 ranks, the pipeline axis has 2"),
-        (Mesh(6, 1, 1), one_f_one_b(6, 2), {}, "5 layers cannot be cut into 6 stages"),
-        (Mesh(1, 1, 1), one_f_one_b(1, 1), {"zero": 4}, "not 4"),
-        (Mesh(2, 1, 1), one_f_one_b(2, 2), {"zero": 3}, "ZeRO-3 .* one stage"),
-        (Mesh(1, 1, 1), gpipe(1, 2), {"zero": 3}, "1F1B's order"),
-        (Mesh(2, 1, 1), zb_h1(2, 2), {"zero": 2}, "zero-bubble"),
-        (Mesh(1, 1, 1), one_f_one_b(1, 1), {"master_dtype": torch.float32}, "zero=1"),
+        (
+            Mesh(pipeline=1, data=1, tensor=3),
+            one_f_one_b(1, 1),
+            {},
+            "4 attention heads do not divide over 3",
+        ),
+        (
+            Mesh(pipeline=2, data=1, tensor=1),
+            one_f_one_b(3, 3),
+            {},
+            "for 3 ranks, the pipeline axis has 2",
+        ),
+        (
+            Mesh(pipeline=6, data=1, tensor=1),
+            one_f_one_b(6, 2),
+            {},
+            "5 layers cannot be cut into 6 stages",
+        ),
+        (Mesh(pipeline=1, data=1, tensor=1), one_f_one_b(1, 1), {"zero": 4}, "not 4"),
+        (Mesh(pipeline=2, data=1, tensor=1), one_f_one_b(2, 2), {"zero": 3}, "ZeRO-3 .* one stage"),
+        (Mesh(pipeline=1, data=1, tensor=1), gpipe(1, 2), {"zero": 3}, "1F1B's order"),
+        (Mesh(pipeline=2, data=1, tensor=1), zb_h1(2, 2), {"zero": 2}, "zero-bubble"),
+        (
+            Mesh(pipeline=1, data=1, tensor=1),
+            one_f_one_b(1, 1),
+            {"master_dtype": torch.float32},
+            "zero=1",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused_without_processes(mesh, schedule, options, says):
@@ -115,7 +147,7 @@ def test_what_does_not_go_together_is_refused_without_processes(mesh, schedule, 
 
 def test_several_problems_are_told_at_once():
     with pytest.raises(ValueError, match=r"4 attention heads.*5 layers cannot be cut"):
-        check(model_of(), Mesh(6, 1, 3), one_f_one_b(6, 2))
+        check(model_of(), Mesh(pipeline=6, data=1, tensor=3), one_f_one_b(6, 2))
 
 
 def test_another_mesh_goes_on_from_the_state_of_this_one():
@@ -129,9 +161,9 @@ def test_another_mesh_goes_on_from_the_state_of_this_one():
         return losses, whole_state(training)
 
     plans = [
-        (Mesh(2, 1, 2), {"zero": 0}),
-        (Mesh(1, 3, 1), {"zero": 3}),
-        (Mesh(2, 2, 1), {"zero": 2}),
+        (Mesh(pipeline=2, data=1, tensor=2), {"zero": 0}),
+        (Mesh(pipeline=1, data=3, tensor=1), {"zero": 3}),
+        (Mesh(pipeline=2, data=2, tensor=1), {"zero": 2}),
     ]
     given = list(batches(STEPS, 48))
     model = model_of()
@@ -155,7 +187,7 @@ def test_bfloat16_trains_with_master_weights_in_float32():
         model = tiny_gpt(layers=2, hidden=32, heads=4, seed=0).bfloat16()
         training = ThreeD(
             model,
-            Mesh(2, 2, 1),
+            Mesh(pipeline=2, data=2, tensor=1),
             one_f_one_b(2, 2),
             adam,
             zero=1,

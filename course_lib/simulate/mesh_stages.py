@@ -1,35 +1,8 @@
-"""Ranks as data x tensor x pipeline, and the layers and parameters that a stage gets.
-
-Tensor-parallel ranks are neighbours, data-parallel ones come next, pipeline stages lie furthest
-apart (Megatron-LM's order): the more bytes, the shorter the way.
-"""
+"""The layers and the parameters that a stage of a mesh gets."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 
 from .transformer import Transformer
-
-
-@dataclass(frozen=True, order=True)
-class Mesh:
-    """How many ranks share the data, each layer, and the layers."""
-
-    data: int
-    tensor: int
-    pipeline: int
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            if getattr(self, field.name) < 1:
-                raise ValueError(f"{field.name} = {getattr(self, field.name)}, at least 1")
-
-    @property
-    def size(self) -> int:
-        """Devices it takes."""
-        return self.data * self.tensor * self.pipeline
-
-    def __str__(self) -> str:
-        return f"data {self.data} x tensor {self.tensor} x pipeline {self.pipeline}"
 
 
 def stage_layers(layers: int, stages: int) -> list[int] | None:
