@@ -63,6 +63,19 @@ class Odd(nn.Module):
         return self.outer(self.gain * torch.tanh(self.inner(x)))
 
 
+class Transposed(nn.Module):
+    """A weight that lies in memory column by column, as one does that was loaded transposed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(INPUTS, 4)
+        self.inner.weight = nn.Parameter(torch.randn(INPUTS, 4).t())
+        self.outer = nn.Linear(4, OUTPUTS)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.outer(torch.tanh(self.inner(x)))
+
+
 def _make(kind: type[nn.Module]) -> Callable[[int], nn.Module]:
     def make(seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
@@ -73,5 +86,5 @@ def _make(kind: type[nn.Module]) -> Callable[[int], nn.Module]:
 
 
 NASTY_MODELS: dict[str, Callable[[int], nn.Module]] = {
-    kind.__name__.lower(): _make(kind) for kind in (Frozen, Unused, Tied, Odd)
+    kind.__name__.lower(): _make(kind) for kind in (Frozen, Unused, Tied, Odd, Transposed)
 }

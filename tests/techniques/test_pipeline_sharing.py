@@ -38,7 +38,11 @@ def language_model(tied, dropout=0.0):
         head.weight = embedding.weight
     else:
         head.weight.data.copy_(embedding.weight)
-    return nn.Sequential(embedding, *blocks, head)
+    model = nn.Sequential(embedding, *blocks, head)
+    for weight in model.parameters():
+        if weight.dim() == 2:  # transposed in memory, which a broadcast has to cope with
+            weight.data = weight.detach().t().contiguous().t()
+    return model
 
 
 def tokens(samples=8):

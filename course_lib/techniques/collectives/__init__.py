@@ -29,7 +29,7 @@ the tensor. Sums come out bitwise equal on all ranks, since each element is adde
 only and copied from there; they need not equal the sum in rank order to the last bit.
 """
 
-from .broadcast import broadcast_state
+from .broadcast import broadcast_state, broadcast_tensors
 from .fusion import fused_all_reduce
 from .halving_doubling import halving_doubling_all_reduce
 from .hierarchical import hierarchical_all_reduce
@@ -42,6 +42,7 @@ from .tree import tree_all_reduce
 
 __all__ = [
     "broadcast_state",
+    "broadcast_tensors",
     "fused_all_reduce",
     "halving_doubling_all_reduce",
     "hierarchical_all_reduce",

@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
+from course_lib.techniques.collectives import broadcast_state
 from course_lib.techniques.schedules import (
     BACKWARD,
     BACKWARD_INPUT,
@@ -34,7 +35,7 @@ from course_lib.techniques.schedules import (
 
 from .mailbox import Mailbox
 from .messages import open_groups, plan
-from .replicas import average_gradients, start_equal
+from .replicas import average_gradients
 from .stage import Loss, Stage, StageError
 from .tied_weights import TiedWeight
 
@@ -89,7 +90,8 @@ class Pipeline:
         self._handed_over: dict[Op, torch.Tensor | None] = {}  # between stages of this rank
         self.losses: list[torch.Tensor] = []  # of the last batch's microbatches, on the last stage
         if data_group is not None:
-            start_equal([stage.module for stage in self.stages.values()], data_group)
+            for stage in self.stages.values():
+                broadcast_state(stage.module, data_group)
         self._tied = self._tie(tied, dist.get_process_group_ranks(group or dist.group.WORLD))
 
     def parameters(self) -> list[nn.Parameter]:

@@ -11,13 +11,6 @@ import torch.distributed as dist
 from torch import nn
 
 
-def start_equal(modules: Sequence[nn.Module], group: dist.ProcessGroup) -> None:
-    """Give all ranks of `group` the parameters and buffers of its first rank."""
-    for module in modules:
-        for tensor in [*module.parameters(), *module.buffers()]:
-            dist.broadcast(tensor.detach(), group=group, group_src=0)
-
-
 def average_gradients(parameters: Sequence[nn.Parameter], group: dist.ProcessGroup) -> None:
     """Average `.grad` over `group`, by one all-reduce for each dtype."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]

@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from course_lib.techniques.collectives import broadcast_tensors
+
 
 class TiedWeight:
     """The copies of one weight that this rank holds, and the group of ranks that hold others.
@@ -26,7 +28,8 @@ class TiedWeight:
         self.group = None
         if len(holders) > 1:
             self.group = dist.new_group(holders, use_local_synchronization=True)
-            dist.broadcast(self.copies[0].detach(), holders[0], self.group)
+            first = dist.get_group_rank(self.group, holders[0])
+            broadcast_tensors(self.copies[:1], self.group, first)
         with torch.no_grad():
             for copy in self.copies[1:]:
                 copy.copy_(self.copies[0])
@@ -35,7 +38,7 @@ class TiedWeight:
         """Give every copy the gradient of the weight: the sum over all its copies."""
         if not self.copies[0].requires_grad:
             return
-        total = torch.zeros_like(self.copies[0])
+        total = torch.zeros_like(self.copies[0], memory_format=torch.contiguous_format)
         for copy in self.copies:
             if copy.grad is not None:
                 total += copy.grad
