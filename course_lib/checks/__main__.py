@@ -3,6 +3,8 @@
 import argparse
 import sys
 
+from course_lib.text import table
+
 from .known_answers import Rejection, all_known_answers, reject
 from .registry import all_exercises
 
@@ -36,10 +38,7 @@ def _table(rejections: list[Rejection]) -> str:
         *((name, *_counts([r for r in rejections if r.wrong.exercise == name])) for name in names),
         ("all", *_counts(rejections)),
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    )
+    return table(rows)
 
 
 def _counts(rejections: list[Rejection]) -> tuple[str, str, str]:

@@ -69,6 +69,12 @@ def kind_of(value: Any) -> str:
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
+def shown(value: Any) -> str:
+    """A plain value as a person reads it: its text if that is short, else its kind."""
+    text = repr(value)
+    return text if len(text) <= 60 and "\n" not in text else kind_of(value)
+
+
 def _share_memory(one: Any, other: torch.Tensor) -> bool:
     if not isinstance(one, torch.Tensor) or not one.numel():
         return False

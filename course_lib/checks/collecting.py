@@ -56,6 +56,7 @@ def collect_case(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
         return Outcome(trouble=_trouble(error), printed=error.output)
     except ValueError as problem:  # the answer cannot be sent to another process
         return Outcome(trouble=Trouble("failed", str(problem)))
+    assert results.trace is not None, "runs are observed unless asked otherwise"
     return Outcome(
         Observation(list(results), results.trace, results.warnings), printed=results.output
     )

@@ -8,8 +8,10 @@ from collections.abc import Collection, Iterable
 
 from course_lib.observe import Frame, RankWarning, Trace
 from course_lib.ranks.sources import location_of, text_of
+from course_lib.text import listed
 
 from .exercise import Finding, Observation
+from .sandbox.names import technique_file
 
 POINT_TO_POINT = frozenset({"send", "recv"})
 _MOVES_NOTHING = frozenset({"barrier"})
@@ -26,7 +28,7 @@ def forbidden(allowed: Collection[str] | None, trace: Trace) -> Finding | None:
     for event in trace.events:
         if event.op not in allowed and event.op not in _MOVES_NOTHING:
             use = (
-                f"use {_listed(sorted(allowed, reverse=True))}"
+                f"use {listed(sorted(allowed, reverse=True))}"
                 if allowed
                 else "needs no communication"
             )
@@ -41,7 +43,7 @@ def forbidden(allowed: Collection[str] | None, trace: Trace) -> Finding | None:
 def course_answer(trace: Trace) -> Finding | None:
     """The library's own technique in place of the learner's."""
     for event in trace.events:
-        if any("/course_lib/techniques/" in f.file.replace("\\", "/") for f in event.where):
+        if any(technique_file(frame.file) for frame in event.where):
             return Finding(
                 "your function calls course_lib.techniques, where the course keeps its own "
                 "answer: write it yourself here, import theirs afterwards",
@@ -133,13 +135,7 @@ def messages(observation: Observation, rank: int, count: int, rule: str) -> Find
 def ranks(numbers: Iterable[int]) -> str:
     """ "rank 2", "ranks 0, 1 and 3"."""
     numbers = sorted(numbers)
-    return f"rank{'s' * (len(numbers) != 1)} {_listed([str(n) for n in numbers])}"
-
-
-def _listed(words: list[str]) -> str:
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"rank{'s' * (len(numbers) != 1)} {listed(numbers)}"
 
 
 def _at(where: tuple[Frame, ...]) -> str:

@@ -16,6 +16,7 @@ def judge_case(exercise: Exercise, case: Case, outcome: Outcome) -> Finding | No
             return Finding(trouble.report)
         return gates.first_warning(trouble.warnings) or Finding(case.clue)
     observation = outcome.observation
+    assert observation is not None, "an outcome is an observation or a trouble"
     return (
         gates.course_answer(observation.trace)
         or gates.forbidden(exercise.allowed, observation.trace)

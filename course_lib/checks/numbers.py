@@ -12,5 +12,14 @@ def number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
+def numbers(value: Any, count: int) -> list[float] | None:
+    """A sequence of `count` numbers as floats; None for anything else."""
+    if isinstance(value, torch.Tensor):
+        value = value.tolist()
+    found = [number(item) for item in value] if isinstance(value, tuple | list) else []
+    sure = [item for item in found if item is not None]
+    return sure if len(sure) == len(found) == count else None
+
+
 def close(got: float, want: float, relative: float) -> bool:
     return abs(got - want) <= relative * abs(want)

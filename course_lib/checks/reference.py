@@ -4,7 +4,7 @@ All-reduce is not bitwise the serial sum: floating-point addition depends on its
 known to within what rounding can do; integers and data that was only moved are known exactly.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -59,6 +59,18 @@ def moved(tensor: torch.Tensor) -> Reference:
     """Data that was only moved: nothing may differ."""
     nothing = torch.zeros(tensor.shape, dtype=torch.float64)
     return Reference(tensor.to(_exact(tensor.dtype)), nothing, tensor.dtype)
+
+
+def gradient(leaf: torch.Tensor) -> torch.Tensor:
+    """The gradient of a leaf of the reference, which its backward has reached."""
+    if leaf.grad is None:
+        raise ValueError("backward of the reference has not come to this leaf")
+    return leaf.grad
+
+
+def added(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
+    """The sum of at least one tensor."""
+    return torch.stack(list(tensors)).sum(0)
 
 
 def _exact(dtype: torch.dtype) -> torch.dtype:

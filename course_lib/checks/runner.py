@@ -6,7 +6,7 @@ from collections.abc import Callable
 from .collecting import collect_case
 from .exercise import Exercise
 from .judging import judge_case
-from .verdict import Verdict
+from .verdict import Failure, Verdict
 
 
 def run_check(exercise: Exercise, answer: Callable, rng: random.Random) -> Verdict:
@@ -15,5 +15,5 @@ def run_check(exercise: Exercise, answer: Callable, rng: random.Random) -> Verdi
     for case in cases:
         outcome = collect_case(exercise, answer, case)
         if finding := judge_case(exercise, case, outcome):
-            return Verdict(exercise, cases, case, finding, outcome)
+            return Verdict(exercise, cases, Failure(case, finding, outcome))
     return Verdict(exercise, cases)

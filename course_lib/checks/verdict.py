@@ -1,8 +1,10 @@
 """What a learner reads: one line when it passes, one short message when it does not."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from course_lib.text import counted
 
 from .collecting import UNATTEMPTED, Outcome
 from .exercise import Case, Exercise, Finding
@@ -28,28 +30,38 @@ class NotAttempted(NotPassed):
 
 
 @dataclass(frozen=True)
+class Failure:
+    """A case that went wrong: what came of it, and why that is not right."""
+
+    case: Case
+    finding: Finding
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
 class Verdict:
-    """The first case that went wrong and why, or that none did (`finding` is None)."""
+    """The first case that went wrong, or that none did (`failure` is None)."""
 
     exercise: Exercise
     cases: Sequence[Case]
-    case: Case | None = None
-    finding: Finding | None = None
-    outcome: Outcome | None = None
+    failure: Failure | None = None
 
     @property
     def passed(self) -> bool:
-        return self.finding is None
+        return self.failure is None
 
     @property
     def attempted(self) -> bool:
-        trouble = self.outcome.trouble if self.outcome else None
+        trouble = self.failure.outcome.trouble if self.failure else None
         return trouble is None or trouble.kind != "unattempted"
 
     def __str__(self) -> str:
-        if self.passed:
+        if self.failure is None:
             return self._passed()
-        return self._failed() if self.attempted else self._unattempted()
+        trouble = self.failure.outcome.trouble
+        if trouble and trouble.kind == "unattempted":
+            return self._unattempted(trouble.report)
+        return self._failed(self.failure)
 
     def raise_unless_passed(self) -> None:
         """Raise `CheckFailed` or `NotAttempted` with this verdict's text."""
@@ -63,17 +75,17 @@ class Verdict:
             f"{self.exercise.name}: passed. {len(self.cases)} cases{many}; {self.exercise.passed}."
         )
 
-    def _unattempted(self) -> str:
-        name, hole = self.exercise.name, self.outcome.trouble.report
+    def _unattempted(self, hole: str) -> str:
+        name = self.exercise.name
         if hole in ("", name):
             return f"{name}: {UNATTEMPTED}"
         return f"{name}: it calls {hole}, which is {UNATTEMPTED}"
 
-    def _failed(self) -> str:
-        name, finding, trouble = self.exercise.name, self.finding, self.outcome.trouble
+    def _failed(self, failure: Failure) -> str:
+        name, finding, trouble = self.exercise.name, failure.finding, failure.outcome.trouble
         if trouble and trouble.kind == "signature":
             return f"{name} cannot be called:\n{_field('why', finding.likely)}"
-        lines = [f"{name} does not pass yet. What was run: {self.case.label}"]
+        lines = [f"{name} does not pass yet. What was run: {failure.case.label}"]
         if trouble:
             end = "did not finish" if trouble.kind == "stuck" else "failed"
             lines += [f"Your ranks {end}.", textwrap.indent(trouble.report.strip("\n"), "  ")]
@@ -84,22 +96,23 @@ class Verdict:
             _field("expected", finding.expected),
             _field("got", finding.got),
             _field("likely", finding.likely),
-            *self._printed(),
+            *_printed(failure.outcome.printed),
             f"A hint: hint({name}), then hint({name}, 2) and hint({name}, 3)",
         ]
         return "\n".join(line for line in lines if line)
 
-    def _printed(self) -> list[str]:
-        lines = [
-            f"[rank {rank}] {line}"
-            for rank, text in sorted(self.outcome.printed.items())
-            for line in text.splitlines()
-        ]
-        shown = [textwrap.shorten(line, _WIDTH - 12, placeholder=" ...") for line in lines]
-        if len(shown) > _PRINTED_LINES:
-            more = len(shown) - _PRINTED_LINES
-            shown = [*shown[:_PRINTED_LINES], f"... and {more} more line{'s' * (more > 1)}"]
-        return [f"  {'printed' if i == 0 else '':<10}{line}" for i, line in enumerate(shown)]
+
+def _printed(printed: Mapping[int, str]) -> list[str]:
+    lines = [
+        f"[rank {rank}] {line}"
+        for rank, text in sorted(printed.items())
+        for line in text.splitlines()
+    ]
+    shown = [textwrap.shorten(line, _WIDTH - 12, placeholder=" ...") for line in lines]
+    if len(shown) > _PRINTED_LINES:
+        more = len(shown) - _PRINTED_LINES
+        shown = [*shown[:_PRINTED_LINES], f"... and {counted(more, 'more line')}"]
+    return [f"  {'printed' if i == 0 else '':<10}{line}" for i, line in enumerate(shown)]
 
 
 def _field(name: str, text: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 from course_lib.checks import gates
 from course_lib.checks.exercise import Observation
 from course_lib.observe import Frame, RankWarning
+from course_lib.techniques.collectives import ring_all_reduce
 
 
 def observed(matrix=((0, 8), (8, 0)), messages=(1, 1)) -> Observation:
@@ -82,7 +83,7 @@ def test_forbidden_operations():
 
 
 def test_the_courses_own_answer():
-    ours = "/somewhere/course_lib/techniques/collectives.py"
+    ours = ring_all_reduce.__code__.co_filename  # wherever the techniques lie
     assert gates.course_answer(calls("send")) is None
     assert "course keeps its own answer" in gates.course_answer(calls("send", file=ours)).likely
 

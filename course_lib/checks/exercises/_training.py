@@ -109,13 +109,17 @@ class OneProcess:
         for xs, ys in zip(data["x"], data["y"], strict=True):
             optimizer.zero_grad()
             nn.functional.mse_loss(model(xs.flatten(0, 1)), ys.flatten(0, 1)).backward()
-            self.squares.append(sum(float((p.grad**2).sum()) for p in trainable(model)))
+            self.squares.append(sum_of_squares(p.grad for p in trainable(model)))
             optimizer.step()
             self.after.append(self._copy(model))
 
     @staticmethod
     def _copy(model: nn.Module) -> dict[str, torch.Tensor]:
         return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def sum_of_squares(tensors: Iterable[torch.Tensor | None]) -> float:
+    return sum(float((t.double() ** 2).sum()) for t in tensors if t is not None)
 
 
 def held_bytes(tensors: Iterable[torch.Tensor | None]) -> int:

@@ -25,7 +25,7 @@ from course_lib.checks import registry
 from course_lib.checks.collecting import Outcome, Trouble
 from course_lib.checks.exercise import Case, Exercise, Finding
 from course_lib.checks.judging import judge_case
-from course_lib.checks.verdict import Verdict
+from course_lib.checks.verdict import Failure, Verdict
 from course_lib.ranks import shipping
 
 from . import fork_server, transport
@@ -114,7 +114,7 @@ class Grader:
                     if self._closed:
                         raise RuntimeError("the grader was closed during a run")
                     if finding := _judged(exercise, case, outcome):
-                        return Verdict(exercise, cases, case, finding, outcome)
+                        return Verdict(exercise, cases, Failure(case, finding, outcome))
         finally:
             self._free_users.append(user)
         return Verdict(exercise, cases)

@@ -11,7 +11,7 @@ def memory_wall(parameters, device_bytes):
     return [parameters << 2, needed, -(-needed // device_bytes)]
 
 
-@wrong(says="the optimizer's 12 bytes alone")
+@wrong(says="only the optimizer's 12 bytes")
 def wall_of_the_optimizer(parameters, device_bytes):
     return 4 * parameters, 12 * parameters, math.ceil(12 * parameters / device_bytes)
 

@@ -127,6 +127,6 @@ def reduce_scatter_by_the_group_object(tensor, group=None):
     return out
 
 
-@wrong(says="dist.get_rank(group) is your place in it")
+@wrong(says="dist.get_rank(group) is your rank in it")
 def forgets_the_group(tensor, group=None):
     return reduced_chunks(tensor)[dist.get_rank()]

@@ -16,7 +16,7 @@ def column_linear(x, weight, bias):
     return F.linear(x, weight[own], bias[own])
 
 
-@wrong(says="return this rank's columns alone")
+@wrong(says="return only this rank's columns")
 def all_columns_everywhere(x, weight, bias):
     return F.linear(x, weight, bias)
 

@@ -44,7 +44,7 @@ def f_in_place(x):
     return InPlaceF.apply(x)
 
 
-@wrong(says="that of this rank alone: backward, f adds up over all ranks")
+@wrong(says="only that of this rank: backward, f adds up over all ranks")
 def f_that_does_nothing(x):
     return x
 

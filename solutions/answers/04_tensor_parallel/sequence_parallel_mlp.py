@@ -75,7 +75,7 @@ def norm_of_all_tokens(x, gain, up, down):
     return x + Tokens.apply(F.gelu(whole @ up.T) @ down.T, False)
 
 
-@wrong(says="that of this rank's tokens alone: add it up over the ranks")
+@wrong(says="only that of this rank's tokens: add it up over the ranks")
 def gain_left_alone(x, gain, up, down):
     hidden = F.gelu(Tokens.apply(normed(x, gain), True) @ up.T)
     return x + Tokens.apply(hidden @ down.T, False)

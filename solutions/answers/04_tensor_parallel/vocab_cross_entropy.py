@@ -69,7 +69,7 @@ def without_the_largest(logits, targets):
     return (g(total).log() - g(own)).mean()
 
 
-@wrong(says="that of this rank's symbols alone")
+@wrong(says="only that of this rank's symbols")
 def own_symbols_alone(logits, targets):
     total, own = loss_parts(logits, targets, torch.zeros_like(logits[..., 0]))
     return (total.log() - own).mean()

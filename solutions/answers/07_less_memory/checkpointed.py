@@ -95,7 +95,7 @@ class Late(torch.autograd.Function):
 
 @wrong(says="layers ran more often than twice")
 def from_the_very_beginning(layers, x, k):
-    """Keeps the input alone, and goes through all segments before it for each of them."""
+    """Keeps only the input, and goes through all segments before it for each of them."""
     first = x
 
     class Again(torch.autograd.Function):

@@ -50,7 +50,7 @@ def copies_made_anew(model, make_optimizer):
     return masters(model, make_optimizer, anew=True)
 
 
-@wrong(says="that makes 20 bytes a parameter of 16")
+@wrong(says="that makes 20 bytes per parameter of 16")
 def fp32_gradients_stay(model, make_optimizer):
     return masters(model, make_optimizer, keep=True)
 

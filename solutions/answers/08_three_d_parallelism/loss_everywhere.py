@@ -31,7 +31,7 @@ def sum_over_replicas(loss, groups):
     return sum_over(total, groups["data"])
 
 
-@wrong(says="the loss of one replica alone")
+@wrong(says="the loss of only one replica")
 def no_data_axis(loss, groups):
     return sum_over(0.0 if loss is None else loss, groups["pipeline"])
 

@@ -30,7 +30,7 @@ def parts_and_copies(gradients, split):
     return squares(parts), squares(copies)
 
 
-@wrong(says="the norm of this rank's gradients alone")
+@wrong(says="the norm of only this rank's gradients")
 def norm_of_this_rank(gradients, split, groups):
     return squares(gradients).sqrt()
 

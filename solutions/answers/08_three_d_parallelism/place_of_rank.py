@@ -29,7 +29,7 @@ def never_divides(rank, sizes):
     return {axis: rank % size for axis, size in sizes.items()}
 
 
-@wrong(says="a dict with a place for each axis")
+@wrong(says="a dict with a coordinate for each axis")
 def a_tuple_of_places(rank, sizes):
     return tuple(place(rank, sizes).values())
 
@@ -40,7 +40,7 @@ def no_remainder(rank, sizes):
     return {a: rank // math.prod(sizes[b] for b in axes[i + 1 :]) for i, a in enumerate(axes)}
 
 
-@wrong(says="would stand at the same place")
+@wrong(says="would have the same coordinates")
 def everybody_at_zero(rank, sizes):
     return dict.fromkeys(sizes, 0)
 

@@ -8,6 +8,7 @@ import torch
 from course_lib.checks import compare, gates, inputs, reference
 from course_lib.checks.exercise import Case, Finding
 from course_lib.checks.glimpse import glimpse_inputs
+from course_lib.text import counted
 
 ALONE = "one rank has nobody to send to, and nobody to receive from"
 
@@ -32,7 +33,7 @@ def drawn(
 
 def _case(tensors: list[torch.Tensor], root: int, clue: str) -> Case:
     n, dtype = len(tensors), str(tensors[0].dtype).removeprefix("torch.")
-    label = f"{n} rank{'s' * (n > 1)}, {dtype} tensors of shape {tuple(tensors[0].shape)}"
+    label = f"{counted(n, 'rank')}, {dtype} tensors of shape {tuple(tensors[0].shape)}"
     if root and not clue:
         clue = f"the root is rank {root} here, and not rank 0"
     return Case(n, label, {"inputs": tensors, "root": root}, clue)

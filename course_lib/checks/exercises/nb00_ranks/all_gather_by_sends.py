@@ -17,6 +17,7 @@ from course_lib.checks import gates
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse
+from course_lib.text import counted
 
 from ._moving import (
     ALONE,
@@ -85,7 +86,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
 
 def _wrong_list(answered: _Gathered, rank: int, case: Case) -> Finding | None:
     n, got = case.world_size, answered.returned
-    expected = f"a list of {n} tensor{'s' * (n > 1)}"
+    expected = f"a list of {counted(n, 'tensor')}"
     if not isinstance(got, list | tuple):
         kind = kind_of(got)
         likely = f"a list of tensors is asked, one from each rank, and you returned {kind}"

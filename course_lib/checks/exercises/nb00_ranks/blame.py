@@ -78,7 +78,8 @@ def blamed(waits: Waits) -> list[int]:
     for rank, peer in waits.items():
         if peer is not None:
             for _ in waits:
-                rank = rank if waits[rank] is None else waits[rank]
+                following = waits[rank]
+                rank = rank if following is None else following
             ends.add(rank)
     return sorted(ends)
 

@@ -1,17 +1,17 @@
 """The memory wall: bytes to hold a model, bytes to train it, devices that takes at least.
 
 memory_wall(parameters, device_bytes) -> (hold, train, devices)
-    hold: bytes of the float32 weights, 4 a parameter. train: bytes of weights, gradients and
-    optimizer state with Adam in mixed precision, 2 + 2 + 12 a parameter (Rajbhandari et al. 2020,
+    hold: bytes of the float32 weights, 4 per parameter. train: bytes of weights, gradients and
+    optimizer state with Adam in mixed precision, 2 + 2 + 12 per parameter (Rajbhandari et al. 2020,
     arXiv 1910.02054, section 3.1). devices: the fewest whose memories together hold `train`.
 """
 
 import random
 from collections.abc import Callable
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.answers import kind_of, plain, shown
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import number
+from course_lib.checks.numbers import numbers
 
 _GB = 10**9
 
@@ -37,29 +37,31 @@ def _on_rank(answer: Callable, case: Case) -> list:
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
-    for model, answered in zip(case.data["models"], observation.values[0], strict=True):
-        if finding := _wrong(*model, answered):
+    for (parameters, device_bytes), answered in zip(
+        case.data["models"], observation.values[0], strict=True
+    ):
+        if finding := _wrong(parameters, device_bytes, answered):
             return finding
     return None
 
 
 def _wrong(parameters: int, device_bytes: int, answered: object) -> Finding | None:
-    shown = f"parameters = {parameters:,}, device_bytes = {device_bytes:,}"
+    arguments = f"parameters = {parameters:,}, device_bytes = {device_bytes:,}"
     if not isinstance(answered, tuple | list) or len(answered) != 3:
         kind = kind_of(answered)
         if isinstance(answered, tuple | list):
             kind = f"{len(answered)} values"
         likely = f"three numbers are asked, (hold, train, devices), and you returned {kind}"
-        return Finding(likely, input=shown)
-    got = [number(value) for value in answered]
-    if None in got:
-        return Finding("three plain numbers are asked", input=shown, got=f"{answered!r}")
+        return Finding(likely, input=arguments)
+    got = numbers(answered, 3)
+    if got is None:
+        return Finding("three plain numbers are asked", input=arguments, got=shown(answered))
     want = _needs(parameters, device_bytes)
     for name, have, must in zip(("hold", "train", "devices"), got, want, strict=True):
         if have != must:
             return Finding(
                 _CAUSES[name](have, parameters, device_bytes),
-                input=shown,
+                input=arguments,
                 expected=f"{name} = {must:,}",
                 got=f"{name} = {have:,.10g}",
             )
@@ -81,15 +83,16 @@ def _hold_cause(got: float, parameters: int, _: int) -> str:
 def _train_cause(got: float, parameters: int, _: int) -> str:
     per_parameter = got / parameters
     missing = {
-        2: "these are the 16-bit weights alone: gradients and optimizer state must be held too",
-        4: "these are weights alone, or weights and gradients: the optimizer's state is missing",
-        12: "these are the optimizer's 12 bytes alone: weights and gradients have 2 each",
+        2: "these are only the 16-bit weights: gradients and optimizer state must be held too",
+        4: "these are only weights, or weights and gradients: the optimizer's state is missing",
+        12: "these are only the optimizer's 12 bytes: weights and gradients have 2 each",
         14: "2 bytes are missing: weights have 2, gradients have 2, the optimizer's state has 12",
         8: "Adam keeps three float32 values for each parameter: the weight itself in full "
         "precision, and two averages",
     }
-    if per_parameter in missing:
-        return missing[per_parameter]
+    for known, likely in missing.items():
+        if per_parameter == known:
+            return likely
     if per_parameter in (18, 20):
         return (
             f"{per_parameter:.0f} bytes are another recipe, which keeps gradients in float32: "
@@ -135,7 +138,7 @@ EXERCISE = Exercise(
         80 do you need for 81?
         """,
         """
-        hold takes 4 bytes a parameter, train takes 16. Dividing train by device_bytes gives
+        hold takes 4 bytes per parameter, train takes 16. Dividing train by device_bytes gives
         devices with a fraction; a fraction of a device is a device. Try it with a model that fits
         exactly: 5e9 parameters need one device of 80e9 bytes, not two.
         """,
@@ -144,6 +147,6 @@ EXERCISE = Exercise(
         train / device_bytes. Return the three as a tuple, in this order.
         """,
     ),
-    passed="4 bytes a parameter to hold, 16 to train, and no device too few or too many",
+    passed="4 bytes per parameter to hold, 16 to train, and no device too few or too many",
     allowed=frozenset(),
 )

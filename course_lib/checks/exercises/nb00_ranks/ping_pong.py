@@ -130,6 +130,6 @@ EXERCISE = Exercise(
         elif rank == 1.
         """,
     ),
-    passed="one message a hit, and spectators stay out",
+    passed="one message per hit, and spectators stay out",
     allowed=gates.POINT_TO_POINT,
 )

@@ -14,11 +14,12 @@ from course_lib.checks import compare, reference
 from course_lib.checks.answers import plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse
+from course_lib.text import counted
 
 
 def _cases(rng: random.Random) -> list[Case]:
     sizes = [(4, 3), (2, 5), (1, 4), (5, 1), (3, rng.randrange(20, 10_000))]
-    return [Case(n, f"{n} rank{'s' * (n > 1)}, size = {size}", {"size": size}) for n, size in sizes]
+    return [Case(n, f"{counted(n, 'rank')}, size = {size}", {"size": size}) for n, size in sizes]
 
 
 def _on_rank(answer: Callable, case: Case) -> Any:

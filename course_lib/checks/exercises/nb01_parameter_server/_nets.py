@@ -73,5 +73,5 @@ def one_process(
         with torch.no_grad():
             for parameter in net.parameters():
                 if parameter.grad is not None:
-                    parameter -= lr * parameter.grad
+                    parameter.sub_(lr * parameter.grad)
     return {name: p.detach().clone() for name, p in net.named_parameters()}

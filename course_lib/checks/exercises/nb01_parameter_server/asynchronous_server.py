@@ -3,7 +3,7 @@
 asynchronous_server(values, pushes, lr) -> the staleness of each push, in order of arrival
     Runs on rank 0; the other ranks are workers, which start with the same values. A message is a
     gradient of the shape of `values`, from whichever worker has one. The server steps, in place,
-    and sends the new values back to that worker alone. The staleness of a push is how many steps
+    and sends the new values back to that worker only. The staleness of a push is how many steps
     the server has taken since it last sent values to that worker (or since the start).
 
 Here the workers hand each other a baton, so that the order of the pushes is known.
@@ -19,6 +19,7 @@ import torch.distributed as dist
 from course_lib.checks import compare, gates, reference
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.text import counted
 
 LR = 0.5
 
@@ -47,7 +48,7 @@ def _cases(rng: random.Random) -> list[Case]:
 
 def _case(workers: int, order: list[int], numel: int) -> Case:
     label = (
-        f"{workers} worker{'s' * (workers > 1)}, {len(order)} pushes, in this order: "
+        f"{counted(workers, 'worker')}, {len(order)} pushes, in this order: "
         f"{', '.join(map(str, order))}"
     )
     return Case(1 + workers, label, {"order": order, "numel": numel}, _WHO_COMES)

@@ -8,9 +8,9 @@ bytes_sent(workers, size, servers) -> (by a server, by a worker, by a rank of a 
 import random
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.answers import plain, shown
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
+from course_lib.checks.numbers import close, numbers
 
 _EXACT = 1e-6  # a float32 tensor is a number, too
 
@@ -31,12 +31,11 @@ def _on_rank(answer: Any, case: Case) -> Any:
 def _judge(case: Case, observation: Observation) -> Finding | None:
     n, size, servers = case.data["size"]
     answered = observation.values[0]
-    values = list(answered) if isinstance(answered, tuple | list) else [answered]
-    got = [number(value) for value in values]
-    if len(got) != 3 or None in got:
+    got = numbers(answered, 3)
+    if got is None:
         return Finding(
             "three numbers are asked, (by a server, by a worker, by a rank of a ring)",
-            got=kind_of(answered) if len(values) == 1 else f"{values}",
+            got=shown(answered),
         )
     want = [n * size / servers, size, 2 * (n - 1) / n * size]
     for what, mine, right in zip(("server", "worker", "ring"), got, want, strict=True):

@@ -13,6 +13,7 @@ from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.text import counted
 
 # ring_owners
 
@@ -39,7 +40,7 @@ def _ring_cases(rng: random.Random) -> list[Case]:
 
 
 def _ring(keys: list[str], servers: int, points: int, how: str) -> Case:
-    many = f"{servers} server{'s' * (servers > 1)}"
+    many = f"{counted(servers, 'server')}"
     label = f"{len(keys)} keys, {many} with {points} points each, places {how}"
     return Case(1, label, {"keys": keys, "servers": servers, "points": points, "how": how})
 

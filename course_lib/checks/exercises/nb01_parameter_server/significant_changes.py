@@ -73,7 +73,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         if not torch.equal(values.to(total.dtype), total[picked]):
             likely = "the values to send are the entries of unsent + change"
             if torch.equal(values, change[picked]):
-                likely = "this sends the new change alone: what was kept belongs to it"
+                likely = "this sends only the new change: what was kept belongs to it"
             elif torch.equal(values, total[picked].abs()):
                 likely = "the threshold looks at the absolute value; what is sent has a sign"
             elif not values.any():
@@ -122,7 +122,7 @@ def _which(
         return mask.nonzero().reshape(-1).tolist()
 
     causes = [
-        (at(change.abs() > threshold), "this looks at the new change alone: small ones add up"),
+        (at(change.abs() > threshold), "this looks only at the new change: small ones add up"),
         (at(total > threshold), "a large negative change is significant as well"),
         (at(total.abs() >= threshold), "above the threshold, not at it"),
         (at(total.abs() <= threshold), "these are the entries to keep"),

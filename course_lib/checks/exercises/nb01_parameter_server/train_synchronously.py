@@ -17,6 +17,7 @@ import torch.distributed as dist
 from course_lib.checks import compare, gates, reference
 from course_lib.checks.answers import plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.text import counted
 
 from ._nets import (
     FROZEN,
@@ -59,8 +60,8 @@ def _case(
     n = len(samples)
     what = f", a model with {' and '.join(options)} parameters" if options else ""
     label = (
-        f"{n} worker{'s' * (n > 1)} with {' + '.join(map(str, samples))} samples, "
-        f"{steps} step{'s' * (steps > 1)}{what}"
+        f"{counted(n, 'worker')} with {' + '.join(map(str, samples))} samples, "
+        f"{counted(steps, 'step')}{what}"
     )
     return Case(1 + n, label, {**draw(rng, options, samples, steps), "samples": samples}, clue)
 
@@ -144,7 +145,7 @@ def _traffic(case: Case, observation: Observation) -> Finding | None:
     least = trained - (all_ - used)  # an unused parameter's zeros need not be sent
     for rank in range(case.world_size):
         peers = {0} if rank else set(range(1, n + 1))
-        if finding := gates.peers(observation, rank, peers, "workers talk to the server alone"):
+        if finding := gates.peers(observation, rank, peers, "workers talk only to the server"):
             return finding
         if rank:
             rule = f"{steps} steps with one push of {trained} bytes each"

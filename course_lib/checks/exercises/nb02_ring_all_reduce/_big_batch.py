@@ -33,6 +33,7 @@ class Net(nn.Module):
             self.again = nn.Linear(6, 6, bias=False)
             self.again.weight = self.middle.weight
         if BUFFER in options:
+            self.scale: torch.Tensor
             self.register_buffer("scale", torch.ones(6))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -55,7 +56,7 @@ def descend(model: nn.Module) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.grad is not None:
-                parameter -= LEARNING_RATE * parameter.grad
+                parameter.sub_(LEARNING_RATE * parameter.grad)
 
 
 def big_batch_gradients(case: Case) -> list[dict[str, reference.Reference | None]]:
@@ -79,8 +80,9 @@ def big_batch_gradients(case: Case) -> list[dict[str, reference.Reference | None
     return steps
 
 
-def _reference(by_rank: list[torch.Tensor | None]) -> reference.Reference | None:
-    if by_rank[0] is None:
+def _reference(gradients: list[torch.Tensor | None]) -> reference.Reference | None:
+    by_rank = [gradient for gradient in gradients if gradient is not None]
+    if not by_rank:
         return None
     value = torch.stack(by_rank).mean(0)
     largest = max(gradient.abs().max() for gradient in by_rank)

@@ -18,7 +18,7 @@ from course_lib.checks.glimpse import glimpse, glimpse_inputs
 
 _GLOBAL_RANKS = (
     "send and recv take global ranks, and in a group rank 1 of the group may be global rank 3: "
-    "dist.get_rank(group) is your place in it, and dist.get_global_rank(group, i), or "
+    "dist.get_rank(group) is your rank in it, and dist.get_global_rank(group, i), or "
     "group_dst=i and group_src=i in send and recv, name the others"
 )
 ALONE = "one rank has no neighbour: the loop over n - 1 steps must do nothing"
@@ -139,7 +139,7 @@ def _shown(finding: Finding, case: Case) -> Finding:
 
 
 def ring(case: Case, observation: Observation, least: int, most: int, rule: str) -> Finding | None:
-    """Every rank sends `least` to `most` elements, and to its neighbours alone."""
+    """Every rank sends `least` to `most` elements, and only to its neighbours."""
     members = list(own_inputs(case))
     size = case.data["inputs"][0].element_size()
     for me, rank in enumerate(members):

@@ -12,6 +12,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 from course_lib.simulate import costs
+from course_lib.text import counted
 
 _CROSSOVER_TOLERANCE = 1e-6
 
@@ -65,7 +66,7 @@ def _crossover_cause(got: float, n: int, alpha: float, beta: float) -> str:
     want = crossover_reference(n, alpha, beta)
     if want == 0:
         return (
-            f"on {n} rank{'s' * (n > 1)} the ring sends no more messages in a row than the tree, "
+            f"on {counted(n, 'rank')} the ring sends no more messages in a row than the tree, "
             "and fewer bytes: it is never slower, at any size"
         )
     if got < 0:

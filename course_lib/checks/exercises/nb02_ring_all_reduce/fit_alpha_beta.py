@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.answers import kind_of, plain, shown
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
+from course_lib.checks.numbers import close, numbers
 from course_lib.simulate import costs
 
 _FIT_TOLERANCE = 1e-3  # float32 arithmetic is good enough
@@ -55,9 +55,10 @@ def _judge_fit(case: Case, observation: Observation) -> Finding | None:
     fitted = observation.values[0]
     if not isinstance(fitted, tuple | list):
         return Finding(f"two numbers are asked, (alpha, beta), and you returned {kind_of(fitted)}")
-    got = tuple(number(value) for value in fitted)
-    if len(got) != 2 or None in got:
-        return Finding("two plain numbers are asked, (alpha, beta)", got=f"{fitted!r}")
+    pair = numbers(fitted, 2)
+    if pair is None:
+        return Finding("two plain numbers are asked, (alpha, beta)", got=shown(fitted))
+    got = pair[0], pair[1]
     want = _line(sizes, times, [1 / time**2 for time in times])
     if all(close(g, w, _FIT_TOLERANCE) for g, w in zip(got, want, strict=True)):
         return None

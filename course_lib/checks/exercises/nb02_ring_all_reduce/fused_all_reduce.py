@@ -18,13 +18,14 @@ from course_lib.checks import compare, inputs, reference
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse_inputs
+from course_lib.text import counted
 
 # Per tensor: shape and dtype; a shape marked "transposed" arrives as the .t() of its reverse.
 _F32, _F64, _I64 = torch.float32, torch.float64, torch.int64
 
 
 def _cases(rng: random.Random) -> list[Case]:
-    vectors = [(rng.randint(1, 120),) for _ in range(30)]
+    vectors: list[tuple[int, ...]] = [(rng.randint(1, 120),) for _ in range(30)]
     return [
         _case(rng, 2, 24, [(2,), (3,), (1,)], "three small tensors, a buffer for all of them"),
         _case(rng, 3, 32, [(4,)] * 5, "five tensors of 16 bytes, a buffer of 32"),
@@ -81,7 +82,7 @@ def _case(
         "buffer_bytes": buffer_bytes,
         "transposed": transposed,
     }
-    ranks = f"{world_size} rank{'s' * (world_size > 1)}"
+    ranks = f"{counted(world_size, 'rank')}"
     return Case(world_size, f"{label}, on {ranks}", data, clue)
 
 

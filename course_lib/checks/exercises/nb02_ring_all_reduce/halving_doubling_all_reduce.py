@@ -3,7 +3,7 @@
 halving_doubling_all_reduce(tensor, group=None) -> tensor
     Sums `tensor` over a group of n = 2^k ranks, in place, any size: halves are exchanged with
     rank r XOR n/2, then quarters with r XOR n/4, and so on; then the same way back. 2 log2(n)
-    messages a rank, and the bytes of the ring. The order of the distances is free.
+    messages per rank, and the bytes of the ring. The order of the distances is free.
 """
 
 import random
@@ -88,7 +88,7 @@ EXERCISE = Exercise(
         you hold now.
         """,
     ),
-    passed="2 log2(n) messages a rank, and no byte more than the ring",
+    passed="2 log2(n) messages per rank, and no byte more than the ring",
     allowed=gates.POINT_TO_POINT,
     points=2,
 )

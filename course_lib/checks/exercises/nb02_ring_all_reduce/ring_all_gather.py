@@ -4,7 +4,7 @@
         Every rank returns all chunks in rank order, flat, as a new tensor of n * numel elements.
         `chunk` stays as it was.
 
-n may be 1. Every rank sends n - 1 chunks, and to a neighbour alone.
+n may be 1. Every rank sends n - 1 chunks, and only to a neighbour.
 """
 
 import random
@@ -75,13 +75,13 @@ EXERCISE = Exercise(
         in the step before, and keeps a copy. It begins with its own.
         """,
         """
-        Make one result with room for n chunks and receive straight into its places. In step s
+        Make one result with room for n chunks and receive straight into them. In step s
         rank r sends the chunk of rank r - s and receives that of rank r - s - 1, counted mod n.
         """,
         """
         chunk.new_empty(n * chunk.numel()) has the room, and its chunk(n) are views into it:
         what is written into a view is in the result. Put your own chunk in its place, then n -
-        1 times: isend one place to the right, recv the one before it from the left, wait.
+        1 times: isend one to the right, recv the one before it from the left, wait.
         """,
     ),
     passed="every rank sends exactly n-1 chunks, to its neighbour",

@@ -3,7 +3,7 @@
 ring_all_reduce(tensor, group=None) -> tensor
     Sums `tensor` over the group, in place; any shape and number of elements, float32, float64,
     bfloat16 and int64. All ranks end with the same bits. A rank sends 2(n-1)/n of the tensor,
-    padded to a multiple of n or cut into uneven chunks, to a neighbour alone.
+    padded to a multiple of n or cut into uneven chunks, only to a neighbour.
 """
 
 import random

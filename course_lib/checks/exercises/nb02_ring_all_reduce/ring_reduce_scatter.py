@@ -3,7 +3,7 @@
     ring_reduce_scatter(tensor, group=None) -> chunk
         Rank r of the group returns chunk r of the sum: a new 1-D tensor of numel / n elements.
         `tensor` stays as it was; its numel is a multiple of n, the size of the group.
-n may be 1. Every rank sends n - 1 chunks, and to a neighbour alone.
+n may be 1. Every rank sends n - 1 chunks, and only to a neighbour.
 """
 
 import random

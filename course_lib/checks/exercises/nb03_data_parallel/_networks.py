@@ -109,7 +109,9 @@ def unused_names(data: Mapping[str, Any]) -> set[str]:
 def weighted(parts: Sequence[Gradients], weights: Sequence[float]) -> Gradients:
     """sum of weight * gradient, by name."""
     return {
-        name: sum(weight * part[name] for weight, part in zip(weights, parts, strict=True))
+        name: torch.stack(
+            [weight * part[name] for weight, part in zip(weights, parts, strict=True)]
+        ).sum(0)
         for name in parts[0]
     }
 
@@ -130,7 +132,8 @@ def wrong_gradient(
     lookalikes: by what to say about them.
     """
     for name, exact in want.items():
-        problem = difference(got.get(name), exact, name in unused)
+        found = got.get(name)
+        problem = difference(found, exact, name in unused)
         if not problem:
             continue
         known = [text for text, other in lookalikes.items() if alike(got, other, unused)]
@@ -138,7 +141,7 @@ def wrong_gradient(
             f"gradient of {name!r}: {known[0] if known else problem}",
             rank,
             expected=glimpse(exact),
-            got="None" if got.get(name) is None else glimpse(got[name]),
+            got="None" if found is None else glimpse(found),
         )
     return None
 

@@ -1,4 +1,4 @@
-"""Several microbatches a step, and one synchronisation.
+"""Several microbatches per step, and one synchronisation.
 
 accumulate(ddp, loss, microbatches, max_norm) -> norm of the gradient before it was clipped
     ddp is a DistributedDataParallel, or `Replicas`, which promises the same. Afterwards .grad is
@@ -20,6 +20,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse
 from course_lib.checks.numbers import close, number
+from course_lib.text import counted
 
 from ._networks import (
     FROZEN,
@@ -74,7 +75,7 @@ class Replicas(nn.Module):
             self.require_backward_grad_sync = before
 
     def _average(self, parameter: nn.Parameter) -> None:
-        if self.sends:
+        if self.sends and parameter.grad is not None:
             dist.all_reduce(parameter.grad)
             parameter.grad /= dist.get_world_size()
 
@@ -91,7 +92,7 @@ def _cases(rng: random.Random) -> list[Case]:
 
 def _case(rng: random.Random, n: int, k: int, max_norm: float, options: list[str]) -> Case:
     data = {**network_data(rng, options, n * k * _ROWS), "k": k, "max_norm": max_norm}
-    ranks = f"{n} rank{'s' * (n > 1)}"
+    ranks = f"{counted(n, 'rank')}"
     micro = f"{k} microbatch{'es' * (k > 1)}"
     clip = "a norm that needs no clipping" if max_norm == _LARGE else f"max_norm = {max_norm}"
     return Case(n, f"{micro} on {ranks}, {clip}{having(options)}", data)
@@ -138,10 +139,10 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         got = {name: seen["gradients"][name] for name in exact}
         if not _near(got, exact):
             known = _lookalikes(case, parts, own, mean, rank)
-            likely = [text for text, other in known.items() if _near(got, other)]
+            fits = [text for text, other in known.items() if _near(got, other)]
             name = next(n for n in exact if got[n] is None or not _near(got, exact, [n]))
             return Finding(
-                likely[0] if likely else "the gradient is not that of all microbatches, clipped",
+                fits[0] if fits else "the gradient is not that of all microbatches, clipped",
                 rank,
                 expected=f"gradient of {name!r}: {glimpse(exact[name])}",
                 got="None" if got[name] is None else glimpse(got[name]),

@@ -24,6 +24,7 @@ from course_lib.checks import compare
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.observe import CommEvent
+from course_lib.text import counted
 
 from ._networks import (
     BACKWARD,
@@ -43,7 +44,7 @@ from ._networks import (
     wrong_gradient,
 )
 
-_STEPS, _ROWS = 2, 3  # steps, rows a rank and step
+_STEPS, _ROWS = 2, 3  # steps, rows per rank and step
 
 
 _RATE = 0.1
@@ -73,7 +74,7 @@ def _case(
     rng: random.Random, world_size: int, options: list[str], bucket_bytes: int, clue: str = ""
 ) -> Case:
     data = network_data(rng, options, _STEPS * world_size * _ROWS)
-    ranks = f"{world_size} rank{'s' * (world_size > 1)}"
+    ranks = f"{counted(world_size, 'rank')}"
     label = f"{_STEPS} steps on {ranks}, buckets of {bucket_bytes} bytes{having(options)}"
     return Case(world_size, label, {**data, "bucket_bytes": bucket_bytes}, clue)
 
@@ -113,7 +114,7 @@ def _descend(model: nn.Module) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.grad is not None:
-                parameter -= _RATE * parameter.grad
+                parameter.sub_(_RATE * parameter.grad)
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:

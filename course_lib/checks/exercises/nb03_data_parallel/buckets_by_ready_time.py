@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.text import counted
 
 _BYTES = 8  # of a ready time, at most
 
@@ -50,7 +51,7 @@ def _cases(rng: random.Random) -> list[Case]:
 
 def _case(label: str, ready: list[list], sizes: list[int], room: int) -> Case:
     n = len(ready)
-    text = f"{label}: {len(sizes)} parameters on {n} rank{'s' * (n > 1)}, buckets of {room} bytes"
+    text = f"{label}: {len(sizes)} parameters on {counted(n, 'rank')}, buckets of {room} bytes"
     return Case(n, text, {"ready": ready, "sizes": sizes, "room": room})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
+from course_lib.checks.numbers import close, number, numbers
 
 from ._numbers import EXACT
 
@@ -45,9 +45,10 @@ def _judge_rate(case: Case, observation: Observation) -> Finding | None:
     arguments, steps = case.data["arguments"], case.data["steps"]
     base, base_batch, batch, warmup = arguments
     k = batch / base_batch
-    answered = [number(value) for value in observation.values[0]]
-    if None in answered:
-        kind = kind_of(observation.values[0][answered.index(None)])
+    returned = observation.values[0]
+    answered = numbers(returned, len(steps))
+    if answered is None:
+        kind = kind_of(next(value for value in returned if number(value) is None))
         return Finding(f"one number is asked: this is {kind}")
     wanted = [rate(step, *arguments) for step in steps]
     wrong = [i for i in range(len(steps)) if not close(answered[i], wanted[i], EXACT)]

@@ -16,13 +16,13 @@ from ._numbers import EXACT
 
 
 def _efficiency_cases(rng: random.Random) -> list[Case]:
-    drawn = []
+    drawn: list[Any] = []
     for buckets in (rng.randint(3, 6), rng.randint(7, 12)):
         backward = rng.uniform(5, 20)
         ready = sorted(rng.uniform(0, backward) for _ in range(buckets - 1))
         sizes = [rng.uniform(1, 25) for _ in range(buckets)]
         drawn.append((backward / 2, backward, [*ready, backward], sizes, 0.3, 0.1))
-    cases = [
+    cases: list[Any] = [
         (10, 20, [5, 10, 15, 20], [10, 10, 10, 10], 0.0, 1.2),  # a slow network: buckets queue
         (10, 20, [5, 10, 15, 20], [10, 10, 10, 10], 0.0, 0.1),  # a fast one
         (10, 20, [20], [40], 0.5, 0.25),

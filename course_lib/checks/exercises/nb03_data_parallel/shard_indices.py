@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.text import counted
 
 _EPOCHS = 3
 
@@ -25,7 +26,7 @@ def _cases(rng: random.Random) -> list[Case]:
     return [
         Case(
             world_size,
-            f"{samples} samples on {world_size} rank{'s' * (world_size > 1)}, {_EPOCHS} epochs",
+            f"{samples} samples on {counted(world_size, 'rank')}, {_EPOCHS} epochs",
             {"samples": samples, "seed": rng.randrange(10**6)},
             "a rank without samples returns an empty list" if samples < world_size else "",
         )

@@ -17,6 +17,7 @@ from torch import nn
 from course_lib.checks.answers import plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse
+from course_lib.text import counted
 
 FROZEN, BUFFERS, TIED, MASK = "frozen", "buffers", "tied", "mask"
 
@@ -74,7 +75,7 @@ def _case(rng: random.Random, world_size: int, options: list[str]) -> Case:
         for _ in range(world_size)
     ]
     traits = f", with {', '.join(_TRAITS[option] for option in options)}" if options else ""
-    ranks = f"{world_size} rank{'s' * (world_size > 1)}"
+    ranks = f"{counted(world_size, 'rank')}"
     return Case(world_size, f"a model on {ranks}{traits}", {"options": options, "values": values})
 
 

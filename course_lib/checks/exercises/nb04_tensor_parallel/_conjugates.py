@@ -3,6 +3,7 @@
 import random
 
 from course_lib.checks.exercise import Case
+from course_lib.text import counted
 
 from ._support import (
     normal,
@@ -14,6 +15,6 @@ def conjugate_cases(rng: random.Random) -> list[Case]:
     for ranks, shape in ((2, (3,)), (3, (2, 5)), (4, (1, 3, 2)), (1, (4,))):
         inputs = normal(rng, *[shape] * ranks)
         weights = normal(rng, *[shape] * ranks)
-        label = f"a tensor of shape {shape} on {ranks} rank{'s' * (ranks > 1)}"
+        label = f"a tensor of shape {shape} on {counted(ranks, 'rank')}"
         cases.append(Case(ranks, label, {"inputs": inputs, "weights": weights}))
     return cases

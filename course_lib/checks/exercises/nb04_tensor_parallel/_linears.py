@@ -3,6 +3,7 @@
 import random
 
 from course_lib.checks.exercise import Case
+from course_lib.text import counted
 
 from ._support import (
     normal,
@@ -16,7 +17,7 @@ def linear_cases(rng: random.Random) -> list[Case]:
         x, weight, bias, weights = normal(
             rng, (batch, inputs), (outputs, inputs), (outputs,), (batch, outputs)
         )
-        label = f"a {inputs} x {outputs} matrix over {ranks} rank{'s' * (ranks > 1)}"
+        label = f"a {inputs} x {outputs} matrix over {counted(ranks, 'rank')}"
         data = {"x": x, "weight": weight, "bias": bias, "weights": weights}
         cases.append(Case(ranks, label, data))
     return cases

@@ -40,7 +40,7 @@ def _judge_column(case: Case, observation: Observation) -> Finding | None:
     outputs = parts(y, t, -1)
     looks = [
         {
-            "the whole output: keep this rank's columns alone": y,
+            "the whole output: keep only this rank's columns": y,
             "right but for the bias: it has columns as well": parts(without, t, -1)[rank],
             **{f"what rank {r} should return": outputs[r] for r in range(t) if r != rank},
         }
@@ -50,7 +50,7 @@ def _judge_column(case: Case, observation: Observation) -> Finding | None:
         got = seen["output"]
         if t > 1 and isinstance(got, torch.Tensor) and got.shape == y.shape:
             return Finding(
-                "this is the whole output: return this rank's columns alone, the layer behind "
+                "this is the whole output: return only this rank's columns, the layer behind "
                 "takes them as they are",
                 rank,
                 expected=f"a tensor of shape {tuple(outputs[rank].shape)}",

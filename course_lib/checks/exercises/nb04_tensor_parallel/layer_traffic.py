@@ -22,7 +22,7 @@ def _cases(rng: random.Random) -> list[Case]:
         for t, e in ((2, 4), (5, 2), (6, 8))
     ]
     return [
-        Case(1, f"b = {b}, s = {s}, h = {h}, t = {t}, {e} bytes an element", {"size": size})
+        Case(1, f"b = {b}, s = {s}, h = {h}, t = {t}, {e} bytes per element", {"size": size})
         for size in sizes
         for b, s, h, t, e in [size]
     ]
@@ -80,6 +80,6 @@ EXERCISE = Exercise(
         return 4 * 2 * (t - 1) / t * b * s * h * element_size.
         """,
     ),
-    passed="8bsh(t-1)/t elements a layer, however many weights the layer has",
+    passed="8bsh(t-1)/t elements per layer, however many weights the layer has",
     allowed=frozenset(),
 )

@@ -39,11 +39,11 @@ def _judge_f(case: Case, observation: Observation) -> Finding | None:
         [
             {
                 "x": {
-                    "that of this rank alone: backward, f adds up over all ranks": own + own,
+                    "only that of this rank: backward, f adds up over all ranks": own + own,
                     "this: in y = x + f(x) both summands are handed the same gradient, and it was "
                     "summed in place, for the residual branch too": total + total,
                     "the average over the ranks, where their sum is asked": own + total / t,
-                    "that of the residual branch alone: f(x) is cut off from x": own,
+                    "that of only the residual branch: f(x) is cut off from x": own,
                 }
             }
             for own in weights

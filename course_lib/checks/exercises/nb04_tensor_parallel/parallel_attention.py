@@ -15,6 +15,8 @@ import torch
 import torch.distributed as dist
 
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.reference import added, gradient
+from course_lib.text import counted
 
 from ._support import (
     ALL_REDUCE,
@@ -41,7 +43,7 @@ def _cases(rng: random.Random) -> list[Case]:
 def _case(rng: random.Random, ranks: int, heads: int, batch: int, tokens: int, hidden: int) -> Case:
     shape = (batch, tokens, hidden)
     tensors = normal(rng, shape, *[(hidden, hidden)] * 4, shape)
-    label = f"{heads} heads over {ranks} rank{'s' * (ranks > 1)}"
+    label = f"{heads} heads over {counted(ranks, 'rank')}"
     data = dict(zip((*_NAMES, "weights"), tensors, strict=True))
     return Case(ranks, label, {**data, "heads": heads})
 
@@ -83,23 +85,23 @@ def _exact(case: Case) -> Exact:
     t, weights, heads = case.world_size, case.data["weights"], case.data["heads"]
     ranks = [{n: p.clone().requires_grad_() for n, p in _parts(case, r).items()} for r in range(t)]
     summands = [_attend(p, heads // t) for p in ranks]
-    output = sum(summands)
+    output = added(summands)
     (output * weights).sum().backward()
-    from_ranks = [p["x"].grad for p in ranks]
+    from_ranks = [gradient(p["x"]) for p in ranks]
     gradients = [
-        {name: p[name].grad for name in _NAMES[1:]} | {"x": weights + sum(from_ranks)}
+        {name: gradient(p[name]) for name in _NAMES[1:]} | {"x": weights + added(from_ranks)}
         for p in ranks
     ]
     with torch.no_grad():
         looks = {
             "what all tokens together give: make it causal, so that none sees a later one": (
-                sum(_attend(p, heads // t, causal=False) for p in ranks)
+                added(_attend(p, heads // t, causal=False) for p in ranks)
             )
         }
         if (case.data["x"].shape[-1] // t) % heads == 0 and t > 1:
             looks[
                 f"that of {heads} heads on every rank: of {heads}, each rank has {heads // t}"
-            ] = sum(_attend(p, heads) for p in ranks)
+            ] = added(_attend(p, heads) for p in ranks)
     if t == 1:
         return Exact([output.detach()], gradients, [looks])
     alone = "the part that came through this rank's own heads: f is missing"

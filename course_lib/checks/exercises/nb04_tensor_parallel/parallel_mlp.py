@@ -14,6 +14,8 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.reference import added, gradient
+from course_lib.text import counted
 
 from ._support import (
     ALL_REDUCE,
@@ -39,7 +41,7 @@ def _cases(rng: random.Random) -> list[Case]:
             (hidden,),
             (batch, tokens, hidden),
         )
-        label = f"an MLP of width {hidden} over {ranks} rank{'s' * (ranks > 1)}"
+        label = f"an MLP of width {hidden} over {counted(ranks, 'rank')}"
         data = {"x": x, "up": up, "up_bias": up_bias, "down": down, "down_bias": down_bias}
         cases.append(Case(ranks, label, {**data, "weights": weights}))
     return cases
@@ -74,21 +76,21 @@ def _exact(case: Case) -> Exact:
         F.gelu(p["x"] @ p["up"].T + p["up_bias"]) @ p["down"].T for p in ranks
     ]  # (B, T, C) each
     bias = ranks[0]["down_bias"]
-    output = sum(summands) + bias
+    output = added(summands) + bias
     (output * weights).sum().backward()
-    from_ranks = [p["x"].grad for p in ranks]
-    dx = weights + sum(from_ranks)
+    from_ranks = [gradient(p["x"]) for p in ranks]
+    dx = weights + added(from_ranks)
     gradients = [
-        {name: p[name].grad for name in ("up", "up_bias", "down")}
-        | {"x": dx, "down_bias": bias.grad}
+        {name: gradient(p[name]) for name in ("up", "up_bias", "down")}
+        | {"x": dx, "down_bias": gradient(bias)}
         for p in ranks
     ]
     with torch.no_grad():
-        linear = sum((p["x"] @ p["up"].T + p["up_bias"]) @ p["down"].T for p in ranks)
+        linear = added((p["x"] @ p["up"].T + p["up_bias"]) @ p["down"].T for p in ranks)
         looks = [
             {
                 "this rank's own summand: g is missing": own + bias,
-                "the average of the summands, and their sum is asked": sum(summands) / t + bias,
+                "the average of the summands, and their sum is asked": added(summands) / t + bias,
                 "right but for the GeLU: it stands between the two layers": linear + bias,
                 f"right but for the last bias: it was added on each of {t} ranks and summed": (
                     output + (t - 1) * bias
@@ -97,7 +99,7 @@ def _exact(case: Case) -> Exact:
             for own in summands
         ]
     alone = "the part that came through this rank's own columns: f is missing"
-    cut = "that of the residual branch alone: mlp(x) is cut off from x"
+    cut = "that of only the residual branch: mlp(x) is cut off from x"
     gradient_looks = [{"x": {alone: weights + own, cut: weights}} for own in from_ranks]
     if t == 1:
         looks, gradient_looks = [], []

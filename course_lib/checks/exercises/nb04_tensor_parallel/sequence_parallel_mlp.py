@@ -16,6 +16,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.text import counted
 
 from ._support import (
     BACKWARD,
@@ -39,7 +40,7 @@ def _cases(rng: random.Random) -> list[Case]:
         x, gain, up, down, weights = normal(
             rng, shape, (hidden,), (4 * hidden, hidden), (hidden, 4 * hidden), shape
         )
-        label = f"{tokens} tokens of width {hidden} over {ranks} rank{'s' * (ranks > 1)}"
+        label = f"{tokens} tokens of width {hidden} over {counted(ranks, 'rank')}"
         data = {"x": x, "gain": gain, "up": up, "down": down, "weights": weights}
         cases.append(Case(ranks, label, data))
     return cases
@@ -95,7 +96,7 @@ def _exact(case: Case) -> Exact:
         for rank in range(t)
     ]
     looks = [
-        {"gain": {"that of this rank's tokens alone: add it up over the ranks": own}}
+        {"gain": {"only that of this rank's tokens: add it up over the ranks": own}}
         for own in own_gain
     ]
     outputs = parts(y.detach(), t, 0)
@@ -142,7 +143,7 @@ def _traffic(case: Case, observation: Observation) -> Finding | None:
 
 
 def _memory(case: Case, observation: Observation) -> Finding | None:
-    """Own tokens: x is an argument; of the norm two numbers a token, perhaps its input and output.
+    """Own tokens: x is an argument; of the norm two numbers per token, perhaps input and output.
     All tokens: the columns' input. And what this rank computes of the wide part, twice."""
     x, t = case.data["x"], case.world_size
     tokens, hidden = x.shape

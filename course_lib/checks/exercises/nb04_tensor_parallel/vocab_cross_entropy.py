@@ -15,6 +15,7 @@ import torch.nn.functional as F
 
 from course_lib.checks import gates
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.text import counted
 
 from ._support import (
     ALL_REDUCE,
@@ -40,7 +41,7 @@ def _loss_cases(rng: random.Random) -> list[Case]:
     ):
         (logits,) = normal(rng, (*shape, vocab))
         large = size >= 1000
-        label = f"{vocab} symbols over {ranks} rank{'s' * (ranks > 1)}" + ", huge logits" * large
+        label = f"{vocab} symbols over {counted(ranks, 'rank')}" + ", huge logits" * large
         data = {
             "logits": logits * size + (1000 if large else 0),
             "targets": symbols(rng, vocab, ranks, shape),
@@ -81,7 +82,7 @@ def _judge_loss(case: Case, observation: Observation) -> Finding | None:
     looks = [
         {
             "the sum over the tokens, and the mean is asked": each.sum().detach(),
-            "that of this rank's symbols alone: sum exp over all ranks": _own_loss(
+            "only that of this rank's symbols: sum exp over all ranks": _own_loss(
                 parts(data["logits"], t, -1)[r], data["targets"], r
             ),
         }
@@ -95,8 +96,8 @@ def _judge_loss(case: Case, observation: Observation) -> Finding | None:
     numbers = 4 * targets.numel() * logits.element_size()
     most = 2 * numbers * (t - 1) // t + t * logits.element_size()
     rule = (
-        "largest logit, sum of exponentials and the target's logit are three numbers a token; the "
-        f"{vocab} logits of a token stay where they are"
+        "largest logit, sum of exponentials and the target's logit are three numbers per token; "
+        f"the {vocab} logits of a token stay where they are"
     )
     for rank in range(t):
         least = 1 if t > 1 else 0
@@ -137,7 +138,7 @@ EXERCISE = Exercise(
         return (total.log() - megatron_g(own)).mean().
         """,
     ),
-    passed="three numbers a token travel, and the logits stay where they are",
+    passed="three numbers per token travel, and the logits stay where they are",
     allowed=ALL_REDUCE,
     points=2,
 )

@@ -13,6 +13,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.text import counted
 
 from ._support import (
     ALL_REDUCE,
@@ -33,7 +34,7 @@ def _embedding_cases(rng: random.Random) -> list[Case]:
     for ranks, vocab, shape in ((2, 6, (1, 5)), (3, 12, (2, 4)), (4, 8, (2, 5)), (1, 3, (1, 4))):
         rows, weights = normal(rng, (vocab, 3), (*shape, 3))
         data = {"tokens": symbols(rng, vocab, ranks, shape), "rows": rows, "weights": weights}
-        label = f"{vocab} symbols over {ranks} rank{'s' * (ranks > 1)}"
+        label = f"{vocab} symbols over {counted(ranks, 'rank')}"
         cases.append(Case(ranks, label, data))
     return cases
 

@@ -4,6 +4,7 @@ import random
 
 from course_lib.checks.exercise import Case, Finding
 from course_lib.observe.timeline import Timeline
+from course_lib.text import counted
 
 from ._tables import (
     BACKWARD,
@@ -24,7 +25,7 @@ def own_stages(table: Table) -> Finding | None:
         for op in row:
             if op.stage != rank:
                 return Finding(
-                    f"rank {rank} runs {op}, and holds stage {rank} alone",
+                    f"rank {rank} runs {op}, and holds only stage {rank}",
                     rank,
                     expected=f"operations of stage {rank}",
                     got=str(op),
@@ -48,7 +49,7 @@ def time(case: Case, table: Table, timeline: Timeline) -> Finding | None:
             forwards = next(n for n, op in enumerate(row) if op.kind != "F")
             if forwards != min(m, p - stage):
                 likely += (
-                    f": stage {stage} runs {forwards} forward{'s' * (forwards != 1)} before its "
+                    f": stage {stage} runs {counted(forwards, 'forward')} before its "
                     f"first backward. The first gradient is back after {min(m, p - stage)}"
                 )
                 break

@@ -109,16 +109,14 @@ def _is_op(value: Any) -> bool:
     return isinstance(value, list) and list(map(type, value)) == [str, int, int]
 
 
-def run_table(
-    table: Table, microbatches: int, weight: float | None = None
-) -> tuple[Timeline | None, Finding | None]:
+def run_table(table: Table, microbatches: int, weight: float | None = None) -> Timeline | Finding:
     """Its timeline; or, if it cannot run, why."""
     most = max((op.microbatch for row in table for op in row), default=-1)
     if most >= microbatches:
         rank, place = next(
             (r, n) for r, row in enumerate(table) for n, op in enumerate(row) if op[2] == most
         )
-        return None, Finding(
+        return Finding(
             f"there is no microbatch {most}: {microbatches} of them count from 0 to "
             f"{microbatches - 1}",
             expected=f"microbatches 0 to {microbatches - 1}",
@@ -128,15 +126,15 @@ def run_table(
         timeline = simulate(table, FORWARD, BACKWARD, weight)
     except ValueError as problem:
         first, *grid = str(problem).split("\n")
-        return None, Finding(f"this schedule cannot run: {first}", got="\n".join(grid))
+        return Finding(f"this schedule cannot run: {first}", got="\n".join(grid))
     done = {op.microbatch for op in table[0]}
     if len(done) < microbatches:
         missing = min(set(range(microbatches)) - done)
-        return None, Finding(
+        return Finding(
             f"microbatch {missing} never goes through: the batch has {microbatches}",
             got=shown(table),
         )
-    return timeline, None
+    return timeline
 
 
 def read_and_run(
@@ -150,8 +148,8 @@ def read_and_run(
     table = read_table(seen["table"], p)
     if isinstance(table, Finding):
         return table
-    timeline, finding = run_table(table, m, weight)
-    return finding or (table, timeline)
+    timeline = run_table(table, m, weight)
+    return timeline if isinstance(timeline, Finding) else (table, timeline)
 
 
 def shown(table: Sequence[Sequence[Op]]) -> str:

@@ -6,9 +6,9 @@ bubble_fractions(p, m) -> (of all the time, of the working time)
 import random
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.answers import plain, shown
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
+from course_lib.checks.numbers import close, numbers
 
 _EXACT = 1e-9
 
@@ -26,12 +26,11 @@ def _bubble_on_rank(answer: Any, case: Case) -> Any:
 def _judge_bubble(case: Case, observation: Observation) -> Finding | None:
     p, m = case.data["size"]
     answered = observation.values[0]
-    values = list(answered) if isinstance(answered, tuple | list) else [answered]
-    got = [number(value) for value in values]
-    if len(got) != 2 or None in got:
+    got = numbers(answered, 2)
+    if got is None:
         return Finding(
             "two numbers are asked, (of all the time, of the working time)",
-            got=kind_of(answered) if len(values) == 1 else f"{values}",
+            got=shown(answered),
         )
     total, ideal = (p - 1) / (m + p - 1), (p - 1) / m
     if close(got[0], total, _EXACT) and close(got[1], ideal, _EXACT):

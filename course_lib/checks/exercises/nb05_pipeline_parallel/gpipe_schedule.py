@@ -1,6 +1,6 @@
 """GPipe as a table.
 
-gpipe_schedule(p, m) -> one row a rank of (kind, stage, microbatch)
+gpipe_schedule(p, m) -> one row per rank of (kind, stage, microbatch)
     Stage s is on rank s. It takes (m + p - 1) (forward + backward) of time, and runs all forwards
     of a stage before its backwards.
 """

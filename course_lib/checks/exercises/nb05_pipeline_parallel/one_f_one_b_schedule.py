@@ -1,6 +1,6 @@
 """1F1B as a table.
 
-one_f_one_b_schedule(p, m) -> one row a rank of (kind, stage, microbatch)
+one_f_one_b_schedule(p, m) -> one row per rank of (kind, stage, microbatch)
     Stage s is on rank s. It takes (m + p - 1) (forward + backward) of time, and never holds more
     than min(m, p - s) microbatches on stage s.
 """

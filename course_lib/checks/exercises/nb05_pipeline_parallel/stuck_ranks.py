@@ -18,14 +18,17 @@ Programs = list[list[tuple[str, Any]]]
 
 
 def _cases(rng: random.Random) -> list[Case]:
-    swap = [[("send", 1), ("recv", 1)], [("send", 0), ("recv", 0)]]
-    polite = [[("send", 1), ("recv", 1)], [("recv", 0), ("send", 0)]]
-    ring = [[("send", (r + 1) % 3), ("recv", (r - 1) % 3)] for r in range(3)]
-    tail = [
-        *[[("send", 1), ("recv", 1)], [("send", 0), ("recv", 0), ("run", "F"), ("send", 2)]],
-        *[[("recv", 1), ("send", 3)], [("recv", 2)], [("run", "F")]],
+    swap: Programs = [[("send", 1), ("recv", 1)], [("send", 0), ("recv", 0)]]
+    polite: Programs = [[("send", 1), ("recv", 1)], [("recv", 0), ("send", 0)]]
+    ring: Programs = [[("send", (r + 1) % 3), ("recv", (r - 1) % 3)] for r in range(3)]
+    tail: Programs = [
+        [("send", 1), ("recv", 1)],
+        [("send", 0), ("recv", 0), ("run", "F"), ("send", 2)],
+        [("recv", 1), ("send", 3)],
+        [("recv", 2)],
+        [("run", "F")],
     ]
-    crossed = [[("send", 2), ("send", 1)], [("recv", 0)], [("run", "F"), ("recv", 1)]]
+    crossed: Programs = [[("send", 2), ("send", 1)], [("recv", 0)], [("run", "F"), ("recv", 1)]]
     return [
         _case("ranks that wait for ranks that hang", tail),
         _case("two ranks that both send first", swap),
@@ -115,7 +118,9 @@ def reference(programs: Programs) -> list[int]:
 
 
 def _advance(left: Programs, rank: int) -> bool:
-    what, peer = left[rank][-1] if left[rank] else ("nothing", None)
+    if not left[rank]:
+        return False
+    what, peer = left[rank][-1]
     meets = what == "send" and left[peer][-1:] == [("recv", rank)]
     if meets:
         left[peer].pop()

@@ -68,7 +68,7 @@ def wrong_state(case: Case, observation: Observation) -> Finding | None:
             f"{case.data['kind']}'s state"
         )
         if seen["state"] >= whole:
-            likely += ", all of it: make the optimizer of this rank's shard alone"
+            likely += ", all of it: make the optimizer of only this rank's shard"
         else:
             likely += ": an equal share is a cut through the elements, wherever a tensor ends"
         return Finding(

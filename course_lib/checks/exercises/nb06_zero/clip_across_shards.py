@@ -19,6 +19,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 from course_lib.checks.reference import Reference
+from course_lib.text import counted
 
 _RELATIVE = 1e-5  # torch's own clipping adds 1e-6 to the norm
 
@@ -62,7 +63,7 @@ def _case(
         "max_norm": max_norm,
         "nothing": nothing,
     }
-    ranks = f"{world_size} rank{'s' * (world_size > 1)}"
+    ranks = f"{counted(world_size, 'rank')}"
     rows = " and ".join(map(str, sharded))
     label = f"{rows} rows over {ranks}, {sum(replicated)} on every rank, max_norm = {max_norm:g}"
     return Case(world_size, label, data, clue)
@@ -80,9 +81,9 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     shapes = [parts[rank].shape for parts in case.data["shards"]]
     parameters = [nn.Parameter(torch.zeros(shape, dtype=torch.float64)) for shape in shapes]
     copies = [nn.Parameter(torch.zeros_like(t)) for t in case.data["replicated"]]
-    for kind, gradients in zip((parameters, copies), _own(case, rank), strict=True):
-        for parameter, gradient in zip(kind, gradients, strict=True):
-            parameter.grad = None if gradient is None else gradient.clone()
+    shards, replicated = _own(case, rank)
+    for parameter, gradient in zip([*parameters, *copies], [*shards, *replicated], strict=True):
+        parameter.grad = None if gradient is None else gradient.clone()
     returned = answer(parameters, copies, case.data["max_norm"])
     return {
         "returned": plain(returned),

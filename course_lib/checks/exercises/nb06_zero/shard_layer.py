@@ -20,7 +20,8 @@ from course_lib.checks import compare, gates
 from course_lib.checks.answers import kind_of
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import exactly
-from course_lib.checks.reference import moved
+from course_lib.checks.reference import gradient, moved
+from course_lib.text import counted
 
 from ._spying import TRAINING, during_training, held_bytes
 
@@ -30,7 +31,7 @@ _SIZE = 8  # bytes of a float64
 _ASKED = "a tuple of three is asked: the shard, and the functions gather and release"
 
 
-def _layer(case: Case) -> nn.Module:
+def _layer(case: Case) -> nn.Linear:
     inputs, outputs = case.data["sizes"]
     layer = nn.Linear(inputs, outputs).double()
     layer.load_state_dict(case.data["state"])
@@ -60,7 +61,7 @@ def _case(
     }
     x = torch.randn(world_size, 2, inputs, generator=generator, dtype=torch.float64)
     count = (inputs + 1) * outputs
-    ranks = f"{world_size} rank{'s' * (world_size > 1)}"
+    ranks = f"{counted(world_size, 'rank')}"
     label = f"a layer of {count} elements on {ranks}" + (", its bias frozen" if frozen else "")
     data = {"sizes": sizes, "state": state, "frozen": frozen, "x": x}
     return Case(world_size, label, data)
@@ -71,10 +72,10 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     layer = _layer(case)
     returned = answer(layer)
     if not (isinstance(returned, tuple | list) and len(returned) == 3):
-        return {"misfit": kind_of(returned)}
+        return {"unfit": kind_of(returned)}
     shard, gather, release = returned
     if not isinstance(shard, torch.Tensor) or not callable(gather) or not callable(release):
-        return {"misfit": f"({', '.join(kind_of(part) for part in returned)})"}
+        return {"unfit": f"({', '.join(kind_of(part) for part in returned)})"}
     seen: dict[str, Any] = {
         "leaf": shard.requires_grad and shard.is_leaf,
         "shard": shard.detach().clone(),
@@ -101,7 +102,10 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
             y.sum().backward()
         except RuntimeError as problem:
             return {**seen, "backward": str(problem).split("\n")[0]}
-        seen["weight_grad"], seen["x_grad"] = layer.weight.grad.clone(), x.grad.clone()
+        seen["weight_grad"], seen["x_grad"] = (
+            gradient(layer.weight).clone(),
+            gradient(x).clone(),
+        )
         release()
         with torch.no_grad():  # as an optimizer does
             shard.mul_(2).add_(rank)
@@ -137,8 +141,8 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
 
 
 def _form(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
-    if "misfit" in seen:
-        return Finding(_ASKED, rank, expected="(shard, gather, release)", got=seen["misfit"])
+    if "unfit" in seen:
+        return Finding(_ASKED, rank, expected="(shard, gather, release)", got=seen["unfit"])
     if not seen["leaf"]:
         return Finding(
             "the optimizer must be able to train the shard: make it an nn.Parameter", rank

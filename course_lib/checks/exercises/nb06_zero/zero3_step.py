@@ -21,6 +21,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import exactly
 from course_lib.checks.numbers import close, number
+from course_lib.text import counted
 
 from ._units import Layer, Log, Unit, padded
 
@@ -63,8 +64,8 @@ def _case(
     }
     if tokens:
         data["x"] = torch.randint(_WIDTHS[0], (world_size, _BATCH), generator=generator)
-    ranks = f"{world_size} rank{'s' * (world_size > 1)}"
-    label = f"{layers} layer{'s' * (layers > 1)} on {ranks}"
+    ranks = f"{counted(world_size, 'rank')}"
+    label = f"{counted(layers, 'layer')} on {ranks}"
     label += ", one bias frozen" if frozen else ""
     label += ", x holds tokens" if tokens else ""
     clue = ""
@@ -105,7 +106,7 @@ def _values(case: Case, observation: Observation) -> Finding | None:
     n = case.world_size
     model = nn.Sequential(*_layers(case))
     losses = [mse_loss(model(x), y) for x, y in zip(case.data["x"], case.data["y"], strict=True)]
-    (sum(losses) / n).backward()
+    torch.stack(losses).mean().backward()
     for rank, seen in enumerate(observation.values):
         for number_, layer in reversed(list(enumerate(model))):
             grads = [
@@ -118,10 +119,10 @@ def _values(case: Case, observation: Observation) -> Finding | None:
             if finding := compare.mismatch(got, exactly(want), rank):
                 likely = f"{title}: {finding.likely}"
                 return Finding(likely, rank, expected=finding.expected, got=finding.got)
-        got, want = number(seen["returned"]), losses[rank].item()
-        if got is None or not close(got, want, 1e-9):
-            shown = kind_of(seen["returned"]) if got is None else f"{got:.6g}"
-            return Finding("return this rank's loss", rank, expected=f"{want:.6g}", got=shown)
+        loss, due = number(seen["returned"]), losses[rank].item()
+        if loss is None or not close(loss, due, 1e-9):
+            shown = kind_of(seen["returned"]) if loss is None else f"{loss:.6g}"
+            return Finding("return this rank's loss", rank, expected=f"{due:.6g}", got=shown)
     return None
 
 

@@ -9,10 +9,11 @@ zero_costs(stage, n) -> (bytes, sent)
 import random
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.answers import plain, shown
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
+from course_lib.checks.numbers import close, numbers
 from course_lib.simulate import model_state_bytes, step_traffic_elements
+from course_lib.text import counted
 
 _EXACT = 1e-9
 
@@ -20,7 +21,7 @@ _EXACT = 1e-9
 def _cases(rng: random.Random) -> list[Case]:
     sizes = (1, 8, 64, rng.randint(2, 7), rng.randint(100, 2000))
     return [
-        Case(1, f"stages 0 to 3 on {n} rank{'s' * (n > 1)}", {"n": n}, "divide by n, not by n - 1")
+        Case(1, f"stages 0 to 3 on {counted(n, 'rank')}", {"n": n}, "divide by n, not by n - 1")
         for n in sizes
     ]
 
@@ -33,20 +34,19 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     n = case.data["n"]
     for stage, answered in enumerate(observation.values[0]):
         title = f"stage {stage} on n = {n}"
-        values = list(answered) if isinstance(answered, tuple | list) else [answered]
-        got = [number(value) for value in values]
-        if len(got) != 2 or None in got:
+        got = numbers(answered, 2)
+        if got is None:
             return Finding(
                 "two numbers are asked, (bytes held, elements sent)",
                 input=title,
-                got=kind_of(answered) if len(values) == 1 else f"{values}",
+                got=shown(answered),
             )
         want = (model_state_bytes(1, n, stage), step_traffic_elements(1, stage) * (n - 1) / n)
         if not close(got[0], want[0], _EXACT):
             return Finding(
                 _bytes_cause(got[0], stage, n),
                 input=title,
-                expected=f"{want[0]:.6g} bytes a parameter",
+                expected=f"{want[0]:.6g} bytes per parameter",
                 got=f"{got[0]:.6g}",
             )
         if abs(got[1] - want[1]) > _EXACT:

@@ -194,7 +194,7 @@ def wrong_memory(case: Case, seen: dict[str, Any]) -> Finding | None:
     if seen["kept"]:
         return Finding(
             "the parameters are right, but the fp32 gradients stay after the step: that makes 20 "
-            "bytes a parameter of 16. Set the copies' .grad to None at the end of step",
+            "bytes per parameter of 16. Set the copies' .grad to None at the end of step",
             expected="0 bytes in the copies' .grad",
             got=f"{seen['kept']} bytes",
         )

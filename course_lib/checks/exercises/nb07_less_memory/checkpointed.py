@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from course_lib.checks import compare
+from course_lib.checks import compare, reference
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import exactly
@@ -105,7 +105,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             "checkpoint(..., use_reentrant=False), or an autograd.Function of your own"
         )
     for number, layer in enumerate(layers):
-        want, got = layer.linear.weight.grad, seen["grads"][number]
+        want, got = reference.gradient(layer.linear.weight), seen["grads"][number]
         if got is None:
             return Finding(f"layer {number} got no gradient: backward must run its segment again")
         if finding := compare.mismatch(got, exactly(want), 0):

@@ -50,6 +50,6 @@ EXERCISE = Exercise(
         copy.grad = None. return step.
         """,
     ),
-    passed="updates too small for bfloat16 add up, at 16 bytes a parameter",
+    passed="updates too small for bfloat16 add up, at 16 bytes per parameter",
     allowed=frozenset(),
 )

@@ -59,7 +59,7 @@ def _bus(case: Case, seen: dict[str, Any]) -> Finding | None:
             likely += ": only what learns has to cross, in bfloat16"
         return Finding(
             likely,
-            expected=f"{want} bytes {way} in a step, 2 a parameter",
+            expected=f"{want} bytes {way} in a step, 2 per parameter",
             got=f"{got} bytes",
         )
     if seen["left"]:
@@ -92,6 +92,6 @@ EXERCISE = Exercise(
         torch.no_grad(): p.copy_(to_device(copy.detach().bfloat16())); copy.grad = None.
         """,
     ),
-    passed="4 bytes a parameter cross the bus, and the device holds 2",
+    passed="4 bytes per parameter cross the bus, and the device holds 2",
     allowed=frozenset(),
 )

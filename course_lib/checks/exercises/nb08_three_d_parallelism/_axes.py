@@ -16,17 +16,17 @@ def size(sizes: Sizes) -> int:
     return math.prod(sizes.values())
 
 
-def places(sizes: Sizes) -> list[Sizes]:
-    """The place of every rank on every axis; the last axis moves fastest."""
+def coordinates(sizes: Sizes) -> list[Sizes]:
+    """The coordinates of every rank; the last axis moves fastest."""
     each = itertools.product(*(range(n) for n in sizes.values()))
-    return [dict(zip(sizes, place, strict=True)) for place in each]
+    return [dict(zip(sizes, at, strict=True)) for at in each]
 
 
 def groups(axis: str, sizes: Sizes) -> list[list[int]]:
-    """Ranks that differ on `axis` alone, group by group."""
+    """Ranks that differ only on `axis`, group by group."""
     found: dict[tuple, list[int]] = {}
-    for rank, place in enumerate(places(sizes)):
-        found.setdefault(tuple(v for k, v in place.items() if k != axis), []).append(rank)
+    for rank, at in enumerate(coordinates(sizes)):
+        found.setdefault(tuple(v for k, v in at.items() if k != axis), []).append(rank)
     return list(found.values())
 
 

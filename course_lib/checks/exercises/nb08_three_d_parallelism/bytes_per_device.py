@@ -63,11 +63,11 @@ def _judge_memory(case: Case, observation: Observation) -> Finding | None:
         f"ZeRO-{zero} shards one thing more than this does": _states(
             parameters / model, data, zero - 1
         ),
-        "this is 4 bytes a parameter: gradients and optimizer state have to be held as well": (
+        "this is 4 bytes per parameter: gradients and optimizer state have to be held as well": (
             4 * parameters / model
         ),
     }
-    return compare(case, observation, want, lookalikes, "count 2 + 2 + 12 bytes a parameter", "B")
+    return compare(case, observation, want, lookalikes, "count 2 + 2 + 12 bytes per parameter", "B")
 
 
 EXERCISE = Exercise(

@@ -2,10 +2,10 @@
 
 choose_mesh(model, cluster) -> {"pipeline": p, "data": d, "tensor": t}
     model: {"parameters", "layers", "heads"}; cluster: {"devices", "per_node", "memory"}, in bytes.
-    With ZeRO-1, model states take 4 + 12/d bytes a parameter that a device works with, and may fill
-    60 % of its memory. t divides the heads and stays inside a node, p divides the layers, and all
-    devices are used. Of the meshes that fit, the one with the smallest t * p, and of these with the
-    largest t: Narayanan et al., SC 2021, takeaways 1 and 2.
+    With ZeRO-1, model states take 4 + 12/d bytes per parameter that a device works with, and may
+    fill 60 % of its memory. t divides the heads and stays inside a node, p divides the layers, and
+    all devices are used. Of the meshes that fit, the one with the smallest t * p, and of these with
+    the largest t: Narayanan et al., SC 2021, takeaways 1 and 2.
 """
 
 import random

@@ -13,9 +13,9 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from ._axes import (
     AXES,
     Sizes,
+    coordinates,
     groups,
     named,
-    places,
     size,
 )
 from ._places import cases
@@ -55,18 +55,16 @@ def _groups_cause(got: list[list[int]] | None, axis: str, sizes: Sizes) -> str:
     others = [other for other in sizes if sizes[other] > 1 and other != axis]
     for other in others:
         if sorted(got) == sorted(groups(other, sizes)):
-            return (
-                f"these are the groups along {other}: the ranks of a group differ on {axis} alone"
-            )
+            return f"these are the groups along {other}: the ranks of a group differ only on {axis}"
     if sorted(map(sorted, got)) == sorted(groups(axis, sizes)):
         return f"right ranks, wrong order: in a group they stand in the order of the {axis} axis"
     slices: dict[int, list[int]] = {}
-    for rank, place in enumerate(places(sizes)):
-        slices.setdefault(place[axis], []).append(rank)
+    for rank, at in enumerate(coordinates(sizes)):
+        slices.setdefault(at[axis], []).append(rank)
     if sorted(got) == sorted(slices.values()):
         return (
-            f"these ranks have the same place on {axis}; a group along {axis} has one rank from "
-            "each place, and the same place on the other axes"
+            f"these ranks have the same coordinate on {axis}; a group along {axis} has one rank "
+            "from each coordinate, and the same ones on the other axes"
         )
     if ranks != list(range(size(sizes))):
         return f"every rank is in exactly one group along an axis, {size(sizes)} ranks in all"
@@ -76,7 +74,10 @@ def _groups_cause(got: list[list[int]] | None, axis: str, sizes: Sizes) -> str:
             "neighbours in rank are a group on the last axis only; on another one, ranks stand as "
             "far apart as the axes after it have ranks"
         )
-    return f"two ranks are in one group along {axis} if their places differ there and nowhere else"
+    return (
+        f"two ranks are in one group along {axis} if their coordinates differ there and nowhere "
+        "else"
+    )
 
 
 def _shown(found: list[list[int]]) -> str:
@@ -92,12 +93,12 @@ EXERCISE = Exercise(
     judge=_judge_groups,
     hints=(
         """
-        Two ranks are in one group if their places differ on this axis and on no other. What do all
-        members of a group have in common?
+        Two ranks are in one group if their coordinates differ on this axis and on no other. What do
+        all members of a group have in common?
         """,
         """
-        Walk over all ranks. Take the place of each, leave out the axis, and use what remains as the
-        key of a dict of lists.
+        Walk over all ranks. Take the coordinates of each, leave out the axis, and use what remains
+        as the key of a dict of lists.
         """,
         """
         key = tuple(p for a, p in place_of_rank(rank, sizes).items() if a != axis);

@@ -22,8 +22,8 @@ from course_lib.checks.numbers import close, number
 from ._across_axes import EXACT, MESHES, few_bytes, open
 from ._axes import (
     Sizes,
+    coordinates,
     named,
-    places,
     size,
 )
 
@@ -38,21 +38,21 @@ def _loss_cases(rng: random.Random) -> list[Case]:
 
 def _loss_on_rank(answer: Callable, case: Case) -> Any:
     sizes = case.data["sizes"]
-    place = places(sizes)[dist.get_rank()]
+    at = coordinates(sizes)[dist.get_rank()]
     loss = None
-    if place["pipeline"] == sizes["pipeline"] - 1:
-        loss = torch.tensor(case.data["losses"][place["data"]], dtype=torch.float64)
+    if at["pipeline"] == sizes["pipeline"] - 1:
+        loss = torch.tensor(case.data["losses"][at["data"]], dtype=torch.float64)
     return plain(answer(loss, open(sizes)))
 
 
 def _judge_loss(case: Case, observation: Observation) -> Finding | None:
     sizes, losses = case.data["sizes"], case.data["losses"]
     want = sum(losses) / len(losses)
-    for rank, (answered, place) in enumerate(zip(observation.values, places(sizes), strict=True)):
+    for rank, (answered, at) in enumerate(zip(observation.values, coordinates(sizes), strict=True)):
         got = number(answered)
         if got is None or not close(got, want, EXACT):
             return Finding(
-                _loss_cause(got, answered, losses, sizes, place),
+                _loss_cause(got, answered, losses, sizes, at),
                 rank,
                 input=f"{case.label}; the replicas' losses are {losses}",
                 expected=f"{want:.6f}",
@@ -62,19 +62,19 @@ def _judge_loss(case: Case, observation: Observation) -> Finding | None:
 
 
 def _loss_cause(
-    got: float | None, answered: Any, losses: list[float], sizes: Sizes, place: Sizes
+    got: float | None, answered: Any, losses: list[float], sizes: Sizes, at: Sizes
 ) -> str:
     if got is None:
-        stage = "not on the last stage" if place["pipeline"] < sizes["pipeline"] - 1 else "there"
+        stage = "not on the last stage" if at["pipeline"] < sizes["pipeline"] - 1 else "there"
         return (
             f"this rank ({stage}) returned {kind_of(answered)}: the loss is to be known on every "
             "rank"
         )
     total, mean, data = sum(losses), sum(losses) / len(losses), sizes["data"]
-    own = losses[place["data"]]
+    own = losses[at["data"]]
     lookalikes: dict[str, float] = {
         "this is the sum over the replicas: divide by the size of the data axis": total,
-        "this is the loss of one replica alone: the data axis has to average": own,
+        "this is the loss of only one replica: the data axis has to average": own,
         (
             "the sum is right, and divided by the number of ranks: only the data axis has "
             "different losses"

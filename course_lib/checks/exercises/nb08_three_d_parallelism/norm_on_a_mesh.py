@@ -23,8 +23,8 @@ from course_lib.checks.numbers import close, number
 from ._across_axes import EXACT, MESHES, few_bytes, open
 from ._axes import (
     Sizes,
+    coordinates,
     named,
-    places,
     size,
 )
 
@@ -32,7 +32,7 @@ from ._axes import (
 def _norm_cases(rng: random.Random) -> list[Case]:
     cases = []
     for sizes in (MESHES[1], MESHES[0], *MESHES[2:]):
-        layers: list[list[list[list[float]]]] = []  # [stage][tensor place] -> tensors
+        layers: list[list[list[list[float]]]] = []  # [stage][tensor coordinate] -> tensors
         split: list[list[bool]] = []
         for stage in range(sizes["pipeline"]):
             kinds = [rng.random() < 0.5 for _ in range(rng.randint(1, 3))] + [True, False]
@@ -55,14 +55,14 @@ def _numbers(rng: random.Random) -> list[float]:
     return [round(rng.uniform(-2, 2), 2) for _ in range(rng.randint(1, 4))]
 
 
-def _of_rank(case: Case, place: Sizes) -> tuple[list[list[float]], list[bool]]:
-    stage = place["pipeline"]
-    return case.data["layers"][stage][place["tensor"]], case.data["split"][stage]
+def _of_rank(case: Case, at: Sizes) -> tuple[list[list[float]], list[bool]]:
+    stage = at["pipeline"]
+    return case.data["layers"][stage][at["tensor"]], case.data["split"][stage]
 
 
 def _norm_on_rank(answer: Callable, case: Case) -> Any:
     sizes = case.data["sizes"]
-    tensors, split = _of_rank(case, places(sizes)[dist.get_rank()])
+    tensors, split = _of_rank(case, coordinates(sizes)[dist.get_rank()])
     gradients = [torch.tensor(values, dtype=torch.float64) for values in tensors]
     return plain(answer(gradients, list(split), open(sizes)))
 
@@ -71,13 +71,11 @@ def _judge_norm(case: Case, observation: Observation) -> Finding | None:
     sizes = case.data["sizes"]
     lookalikes = _norms(case)
     want = lookalikes.pop("")
-    for rank, (answered, place) in enumerate(zip(observation.values, places(sizes), strict=True)):
+    for rank, (answered, at) in enumerate(zip(observation.values, coordinates(sizes), strict=True)):
         got = number(answered)
         if got is None or not close(got, want, EXACT):
             return Finding(
-                "this is not a number"
-                if got is None
-                else _norm_cause(got, lookalikes, case, place),
+                "this is not a number" if got is None else _norm_cause(got, lookalikes, case, at),
                 rank,
                 input=case.label,
                 expected=f"{want:.6f}",
@@ -123,16 +121,16 @@ def _norms(case: Case) -> dict[str, float]:
     }
 
 
-def _norm_cause(got: float, lookalikes: Mapping[str, float], case: Case, place: Sizes) -> str:
+def _norm_cause(got: float, lookalikes: Mapping[str, float], case: Case, at: Sizes) -> str:
     sizes = case.data["sizes"]
     for cause, value in lookalikes.items():
         if close(got, value, EXACT):
             return cause
-    tensors, split = _of_rank(case, place)
+    tensors, split = _of_rank(case, at)
     own = math.sqrt(sum(v * v for values in tensors for v in values))
     if close(got, own, EXACT) or got == own == 0:
-        return "this is the norm of this rank's gradients alone: clipping by it differs by rank"
-    stage = place["pipeline"]
+        return "this is the norm of only this rank's gradients: clipping by it differs by rank"
+    stage = at["pipeline"]
     of_stage = sum(
         v * v
         for part in range(sizes["tensor"])

@@ -1,4 +1,4 @@
-"""Where a rank stands.
+"""The coordinates of a rank.
 
 place_of_rank(rank, sizes) -> {axis: coordinate}
     `sizes` is {axis: number of ranks}, the outermost axis first; the last axis moves fastest.
@@ -12,8 +12,8 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._axes import (
     Sizes,
+    coordinates,
     named,
-    places,
     size,
 )
 from ._places import cases
@@ -26,7 +26,7 @@ def _places_on_rank(answer: Callable, case: Case) -> Any:
 
 def _judge_places(case: Case, observation: Observation) -> Finding | None:
     sizes = case.data["sizes"]
-    want, got = places(sizes), observation.values[0]
+    want, got = coordinates(sizes), observation.values[0]
     for rank, (wanted, answered) in enumerate(zip(want, got, strict=True)):
         if answered != wanted:
             return Finding(
@@ -40,21 +40,21 @@ def _judge_places(case: Case, observation: Observation) -> Finding | None:
 
 def _place_cause(answered: Any, rank: int, sizes: Sizes, got: list) -> str:
     if not isinstance(answered, dict) or set(answered) != set(sizes):
-        return "the answer is a dict with a place for each axis of `sizes`"
-    backwards = places(dict(reversed(sizes.items())))
+        return "the answer is a dict with a coordinate for each axis of `sizes`"
+    backwards = coordinates(dict(reversed(sizes.items())))
     if got == [{axis: place[axis] for axis in sizes} for place in backwards]:
         return (
             "this has the first axis innermost, so that neighbours in rank differ there: the last "
             "axis is the one that moves fastest"
         )
     if any(not isinstance(v, int) or v >= sizes[axis] for axis, v in answered.items()):
-        return "a place on an axis is a whole number below the size of that axis"
+        return "a coordinate on an axis is a whole number below the size of that axis"
     if got == [{axis: rank % n for axis, n in sizes.items()} for rank in range(size(sizes))]:
         return "after taking rank % size on one axis, go on with rank // size on the next"
     taken = [got.index(place) for place in got]
     if taken != list(range(len(taken))):
         again = next(i for i, first in enumerate(taken) if first != i)
-        return f"ranks {taken[again]} and {again} would stand at the same place"
+        return f"ranks {taken[again]} and {again} would have the same coordinates"
     return (
         "count on paper: the last axis goes 0, 1, ... and starts again; then the one before moves"
     )
@@ -71,14 +71,14 @@ EXERCISE = Exercise(
         It is how a clock works: seconds, minutes, hours. Which axis is the seconds?
         """,
         """
-        Go through the axes from the last to the first. On each, `rank % size` is the place, and
-        `rank // size` is what is left for the axes before it.
+        Go through the axes from the last to the first. On each, `rank % size` is the coordinate,
+        and `rank // size` is what is left for the axes before it.
         """,
         """
-        for axis in reversed(sizes): rank, place = divmod(rank, sizes[axis]). Collect the places in
-        a dict and return it.
+        for axis in reversed(sizes): rank, coordinate = divmod(rank, sizes[axis]).
+        Collect the coordinates in a dict and return it.
         """,
     ),
-    passed="every rank of 4 meshes has a place of its own",
+    passed="every rank of 4 meshes has coordinates of its own",
     allowed=frozenset(),
 )

@@ -3,8 +3,8 @@
 tokens_to_hide(volume, devices, flops, bandwidth) -> tokens a device has to process in a step
     so that computing takes as long as sending. `volume` is 2 for plain data parallelism and ZeRO-1
     and -2, 3 for ZeRO-3: how often the parameters are sent, in bfloat16, by a ring. `flops` are
-    operations a second, `bandwidth` bytes a second of one device. Training takes 6 operations for
-    each parameter and token.
+    operations per second, `bandwidth` bytes per second of one device. Training takes 6 operations
+    for each parameter and token.
 """
 
 import random
