@@ -53,6 +53,7 @@ class Sent:
 def sends(event: CommEvent) -> Iterator[Sent]:
     """What the rank of `event` sends in it."""
     if event.op == "send":
+        assert event.peer is not None
         yield Sent(event.peer, event.nbytes, 1)
     elif len(event.ranks) > 1 and event.op in _ALGORITHMS:
         yield from _ALGORITHMS[event.op](event)
@@ -108,6 +109,7 @@ def _reduce(event: CommEvent) -> Iterator[Sent]:
 
 
 def _gather(event: CommEvent) -> Iterator[Sent]:
+    assert event.peer is not None  # it has a root
     if event.rank != event.peer:
         yield Sent(event.peer, event.nbytes, 1)
 

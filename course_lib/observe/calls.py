@@ -314,7 +314,7 @@ OPERATORS: dict[str, Callable[[dict], Call | list[Call]]] = {
 def _group(a: dict) -> ProcessGroup:
     group = a["process_group"] if "process_group" in a else a["group_name"]
     if isinstance(group, str):
-        return _resolve_process_group(group)
+        return _resolve_process_group(a["group_name"])
     return group if isinstance(group, ProcessGroup) else ProcessGroup.unbox(group)
 
 

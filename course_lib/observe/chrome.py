@@ -30,14 +30,13 @@ _Lane = tuple[int, int, int]  # rank, row, and which of the row's lanes
 
 def chrome_events(trace: "Trace") -> list[dict[str, Any]]:
     """The `traceEvents` of the file."""
-    start = min(
-        (
-            *(event.issued for event in trace.events),
-            *(span.start for span in (*trace.compute, *trace.labels)),
-            *(block.steps[0][0] for block in trace.blocks),
-        ),
-        default=0,
-    )
+    starts = [
+        *(event.issued for event in trace.events),
+        *(span.start for span in trace.compute),
+        *(label.start for label in trace.labels),
+        *(block.steps[0][0] for block in trace.blocks),
+    ]
+    start = min(starts, default=0.0)
     lanes = _lanes(trace)
     usual = ((rank, row, 0) for rank in range(trace.world_size) for row in (_LABELS, _COMPUTE))
     threads = dict(
@@ -62,8 +61,9 @@ def _lanes(trace: "Trace") -> dict[tuple[int, int], _Lane]:
     """A lane for each event that is over, such that none holds two at a time."""
     lanes = {}
     free_from: dict[tuple[int, int], list[float]] = defaultdict(list)
-    done = (event for event in trace.events if event.done is not None)
-    for event in sorted(done, key=lambda event: event.issued):
+    for event in sorted(trace.events, key=lambda event: event.issued):
+        if event.done is None:
+            continue
         row = {"send": _SENDS, "recv": _RECEIVES}.get(event.op, _COLLECTIVES)
         free = free_from[event.rank, row]
         lane = next((k for k, time in enumerate(free) if time <= event.issued), len(free))

@@ -46,8 +46,10 @@ def effects(func: Any) -> Effects | None:
 def tensors(keys: tuple[int | str, ...], args: tuple, kwargs: dict) -> Iterator[torch.Tensor]:
     """The tensors among the arguments at `keys`, lists opened."""
     for key in keys:
-        by_name = isinstance(key, str)
-        value = kwargs.get(key) if by_name else args[key] if key < len(args) else None
+        if isinstance(key, str):
+            value = kwargs.get(key)
+        else:
+            value = args[key] if key < len(args) else None
         if isinstance(value, torch.Tensor):
             yield value
         elif isinstance(value, (list, tuple)):

@@ -55,7 +55,7 @@ def look(frame: FrameType | None) -> Stack:
 
 def learners(frame: FrameType | None) -> tuple[Frame, ...]:
     """The learner's frames from `frame` outwards."""
-    found = []
+    found: list[Frame] = []
     while frame and len(found) < DEEPEST:
         code = frame.f_code
         if _kind(code.co_filename) == "learner":
@@ -97,4 +97,4 @@ def _libraries() -> tuple[str, ...]:
     stdlib = [sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")]
     packages = [*site.getsitepackages(), site.getusersitepackages()]
     packages += [entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
-    return tuple(str(Path(folder)) + "/" for folder in [_COURSE, *stdlib, *packages])
+    return tuple(str(Path(folder)) + "/" for folder in [str(_COURSE), *stdlib, *packages])

@@ -29,6 +29,7 @@ class _Reference(weakref.ref):
     """A weak reference to a Work that knows the key it is filed under."""
 
     __slots__ = ("key",)
+    key: int
 
 
 @dataclass(slots=True)

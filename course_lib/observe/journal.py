@@ -156,12 +156,16 @@ class RankJournal:
             event.issued += seconds
             event.waited = event.waited and event.waited + seconds
             event.done = event.done and event.done + seconds
-        for rows in (self.compute, self.labels):
-            rows[:] = [
-                replace(row, start=row.start + seconds, end=row.end + seconds) for row in rows
-            ]
+        self.compute = [
+            replace(span, start=span.start + seconds, end=span.end + seconds)
+            for span in self.compute
+        ]
+        self.labels = [
+            replace(label, start=label.start + seconds, end=label.end + seconds)
+            for label in self.labels
+        ]
         for block in self.blocks.values():
-            block.steps[:] = [(time + seconds, *rest) for time, *rest in block.steps]
+            block.steps[:] = [(time + seconds, nbytes, kept) for time, nbytes, kept in block.steps]
 
     def _rank(self, version: int, rank: int, world_size: int) -> None:
         if version != VERSION:

@@ -44,6 +44,7 @@ def measured(
         elif _key(what) not in arrived:
             arrived[_key(what)] = clock
         else:
+            assert what.done is not None  # see `_in_order`
             # A buffered send is over before there is a receive, and does not depend on it.
             came = [e for e in members.get(_key(what), (what,)) if e.issued <= what.done]
             ready = max(arrived[_key(event)] for event in came)

@@ -5,6 +5,7 @@ between its elements. So storages say too much, and so do first and last byte.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -19,7 +20,7 @@ class ByteRange:
 
     start: int
     stop: int
-    _storage: int
+    _storage: Any  # a weak reference of torch's own kind
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> "ByteRange":

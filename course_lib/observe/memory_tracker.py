@@ -98,17 +98,17 @@ class MemoryTracker(TorchDispatchMode):
             register_optimizer_step_post_hook(self._after_step),
         ]
         self._resize = torch.UntypedStorage.resize_
-        torch.UntypedStorage.resize_ = self._resized()
+        torch.UntypedStorage.resize_ = self._resized()  # type: ignore[method-assign]
         self._saving.__enter__()
         self._enter_hooks = saved_tensors_hooks.__enter__
-        saved_tensors_hooks.__enter__ = self._around_hooks()
+        saved_tensors_hooks.__enter__ = self._around_hooks()  # type: ignore[method-assign]
         return super().__enter__()
 
     def __exit__(self, *exception: Any) -> None:
         super().__exit__(*exception)
-        saved_tensors_hooks.__enter__ = self._enter_hooks
+        saved_tensors_hooks.__enter__ = self._enter_hooks  # type: ignore[method-assign]
         self._saving.__exit__(*exception)
-        torch.UntypedStorage.resize_ = self._resize
+        torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
         for hook in [*self._hooks, *(hook for _, hook in self._followed.values())]:
             hook.remove()
         self._open = False

@@ -115,6 +115,7 @@ class Recorder:
     ) -> None:
         if (kind, where, issued_at) not in self._told:  # a line in a loop is told once
             self._told.add((kind, where, issued_at))
+            assert self.rank is not None
             self._journal.warning(RankWarning(self.rank, kind, message, where, issued_at))
 
     # -----------------------------------------------------------------------------------------
@@ -167,6 +168,7 @@ class Recorder:
 
     def _issue(self, call: calls.Call, stack: Stack, held: bool) -> CommEvent:
         ranks = self._ranks(call.group)
+        assert self.rank is not None
         event = CommEvent(
             self.rank,
             self._count,

@@ -116,7 +116,7 @@ class Timeline:
     @property
     def peak_in_flight(self) -> tuple[int, ...]:
         """By stage: the most microbatches between their forward and their backward (B or I)."""
-        return self.peak_held(activation=1, weight=0)
+        return tuple(int(held) for held in self.peak_held(activation=1, weight=0))
 
     def peak_held(self, activation: float = 1, weight: float = 0) -> tuple[float, ...]:
         """By stage: the most that is held for backward passes to come.

@@ -51,8 +51,9 @@ class Trace:
         An operation of C++ code, whose wait is not seen, counts from its issue.
         """
         events = self.of(rank)
-        last = max((e for e in events if e.waited), key=lambda e: e.waited, default=None)
-        if last and last.done is None and not any(_later(e, last.waited) for e in events):
+        waited = [(event.waited, event) for event in events if event.waited is not None]
+        since, last = max(waited, key=lambda each: each[0], default=(0.0, None))
+        if last and last.done is None and not any(_later(e, since) for e in events):
             return last
         return next((e for e in events if e.native and e.done is None), None)
 
@@ -134,12 +135,13 @@ class Trace:
             events = [CommEvent(**_tuples(fields)) for fields in content["events"]]
             warnings = [RankWarning(**_tuples(fields)) for fields in content["warnings"]]
             compute = [
-                ComputeSpan(*fields, tuple(spans)) for *fields, spans in content.get("compute", [])
+                ComputeSpan(rank, start, end, seconds, tuple(spans))
+                for rank, start, end, seconds, spans in content.get("compute", [])
             ]
             labels = [Label(*fields) for fields in content.get("labels", [])]
             blocks = [
-                Block(*fields, [tuple(step) for step in steps])
-                for *fields, steps in content.get("blocks", [])
+                Block(rank, n, kind, [tuple(step) for step in steps])
+                for rank, n, kind, steps in content.get("blocks", [])
             ]
             return cls(content["world_size"], events, warnings, compute, labels, blocks)
         except (KeyError, TypeError) as problem:
@@ -195,12 +197,12 @@ def _later(event: CommEvent, time: float) -> bool:
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
     """Lists become tuples again, and frames frames."""
-    changed = {}
+    changed: dict[str, Any] = {}
     for name, value in fields.items():
         if name in ("where", "issued_at"):
             changed[name] = tuple(Frame(**frame) for frame in value)
         elif name == "shapes":
-            changed[name] = tuple(map(tuple, value))
+            changed[name] = tuple(tuple(shape) for shape in value)
         else:
             changed[name] = tuple(value) if isinstance(value, list) else value
     return changed

@@ -48,12 +48,13 @@ def serve(control: socket.socket) -> None:
     signal.set_wakeup_fd(wake_write)
 
     host = _Host(rank_module, own_fds=(control.fileno(), wake_read, wake_write))
+    sources: list[socket.socket | int] = [control, wake_read]
     pending = b""
     idle_imports = list(_IDLE_IMPORTS)
     try:
         while True:
             quiet = _IDLE_SECONDS if idle_imports and not host.pids else None
-            ready, _, _ = select.select([control, wake_read], [], [], quiet)
+            ready, _, _ = select.select(sources, [], [], quiet)
             if not ready:
                 with contextlib.suppress(Exception):
                     importlib.import_module(idle_imports.pop(0))

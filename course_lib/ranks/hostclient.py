@@ -26,6 +26,8 @@ _host: "Host | None" = None
 class Host:
     """A running host process and the socket that keeps it alive."""
 
+    process: "subprocess.Popen[bytes] | _Child"
+
     def __init__(self) -> None:
         self.owner = os.getpid()
         self.control, theirs = socket.socketpair()

@@ -111,14 +111,14 @@ def collect(
                 "folder": os.getcwd(),
             }
             run_dir.job.write_bytes(pickle.dumps(job))
-            watch = Watch(run_dir, host(), world_size, observe)
+            watch = Watch(run_dir, host(), world_size, bool(observe))
             watch.host.order("start", run_dir, world_size=world_size, start=start)
             outcome = watch.until_over(timeout)
             if outcome.unfinished:
                 watch.ask_for_stacks()
             ended, watch = watch, None
             ended.end()
-            return conclude(run_dir, outcome, timeout, observe)
+            return conclude(run_dir, outcome, timeout, bool(observe))
         finally:
             if watch:  # interrupted, or our own error
                 watch.end()

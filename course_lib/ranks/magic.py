@@ -8,6 +8,7 @@ import ast
 import builtins
 import linecache
 import sys
+from types import FrameType
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -66,7 +67,7 @@ def _ranks_for(shell: Any) -> Any:
 
 def _number(shell: Any) -> int:
     """Of the cell that is running. IPython's own counter may stand at the next one already."""
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame:
         if number := shell.compile._filename_map.get(frame.f_code.co_filename):
             return number
@@ -84,8 +85,9 @@ def run_cell(source: str, file: str, namespace: dict[str, Any]) -> Any:
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     tree = ast.parse(source, file)
     last = None
-    if tree.body and isinstance(tree.body[-1], ast.Expr):
-        last = ast.Expression(tree.body.pop().value)
+    if tree.body and isinstance(expression := tree.body[-1], ast.Expr):
+        last = ast.Expression(expression.value)
+        tree.body.pop()
     scope = {"__name__": "__main__", **namespace}
     exec(compile(tree, file, "exec"), scope)
     return eval(compile(last, file, "eval"), scope) if last else None

@@ -48,9 +48,8 @@ def main(folder: str, rank: int) -> int:
     # Longer than the kernel's patience: gloo's own time-out explains nothing.
     patience = datetime.timedelta(seconds=job["timeout"] + 60)
     _settle(job, rank)
-    store = run_dir.store(patience)
     try:
-        payload, what = _work(run_dir, job, rank, store), "result"
+        payload, what = _work(run_dir, job, rank, patience), "result"
     except BaseException as problem:  # SystemExit and KeyboardInterrupt end the rank, not us
         payload, what = json.dumps(_describe(problem)).encode(), "failure"
     _flush()
@@ -75,7 +74,9 @@ def _redirect(run_dir: RunDir, rank: int) -> None:
         stream = io.TextIOWrapper(raw, "utf-8", errors="backslashreplace", write_through=True)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.FileIO(0, closefd=False))
+    nobody = io.TextIOWrapper(io.FileIO(0, closefd=False))
+    for name in ("stdin", "__stdin__"):
+        setattr(sys, name, nobody)
 
     stack_file = io.FileIO(run_dir.of(rank, "stack"), "wb")
     faulthandler.enable(stack_file, all_threads=False)
@@ -105,15 +106,15 @@ def _settle(job: dict, rank: int) -> None:
     torch.set_num_threads(job["threads"])
 
 
-def _work(run_dir: RunDir, job: dict, rank: int, store: dist.Store) -> bytes:
+def _work(run_dir: RunDir, job: dict, rank: int, patience: datetime.timedelta) -> bytes:
     if job["device"] == "cuda":
         torch.cuda.set_device(rank)
     dist.init_process_group(
         job["backend"],
-        store=dist.PrefixStore("group", store),
+        store=dist.PrefixStore("group", run_dir.store(patience)),
         rank=rank,
         world_size=job["world_size"],
-        timeout=store.timeout,
+        timeout=patience,
     )
     # Gloo connects at the first operation: done here, so that a rank which never communicates does
     # not leave the others inside a set-up that no line of theirs explains.

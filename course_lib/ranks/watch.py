@@ -7,6 +7,7 @@ settled, when all that are left wait for each other, or when the time is up.
 import json
 import os
 import select
+import socket
 import sys
 import time
 from collections.abc import Iterable
@@ -120,7 +121,8 @@ class Watch:
             os.close(self.pipe)
 
     def _receive(self, patience: float) -> None:
-        ready, _, _ = select.select([self.pipe, self.host.control], [], [], max(0.0, patience))
+        sources: list[socket.socket | int] = [self.pipe, self.host.control]
+        ready, _, _ = select.select(sources, [], [], max(0.0, patience))
         if self.host.control in ready and not self.host.alive:
             raise RuntimeError(
                 f"the process that starts the ranks has ended: {self.host.last_words}"
@@ -157,10 +159,10 @@ class Watch:
             self._silent_since = (None, written)
             if self._all_blocked() and self._lost_a_message():
                 return True
-        since, *before = self._still_since
+        since, written_then, seconds_then = self._still_since
         # Journals of other lengths, or another number of them: a rank has gone on, or finished.
-        if written != before[0] or any(
-            now_used - used > _IDLE for now_used, used in zip(seconds, before[1], strict=True)
+        if written != written_then or any(
+            now_used - used > _IDLE for now_used, used in zip(seconds, seconds_then, strict=True)
         ):
             self._still_since = (now, written, seconds)
             return False

@@ -1,5 +1,7 @@
 """The words in which reports speak of ranks and calls."""
 
+from collections.abc import Sized
+
 from course_lib.observe import CommEvent
 from course_lib.text import counted, listed
 
@@ -34,7 +36,7 @@ def ranks_text(ranks: list[int]) -> str:
     return f"ranks {listed(ranks)}"
 
 
-def plural(doing: str, ranks: list[int]) -> str:
+def plural(doing: str, ranks: Sized) -> str:
     """ "has returned" of one rank is "have returned" of two."""
     verb, _, rest = doing.partition(" ")
     return doing if len(ranks) == 1 else f"{_PLURALS.get(verb, verb)} {rest}".rstrip()

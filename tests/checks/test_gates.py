@@ -88,7 +88,7 @@ def test_the_courses_own_answer():
     assert "course keeps its own answer" in gates.course_answer(calls("send", file=ours)).likely
 
 
-def test_silent_traps():
+def test_warnings():
     assert gates.first_warning([]) is None
     warning = RankWarning(2, "never_waited", "nobody waited for this isend", ())
     assert gates.first_warning([warning]).likely == "nobody waited for this isend"

@@ -84,7 +84,8 @@ def _in_a_circle(circle: list[int], blocked: dict[int, CommEvent], trace: Trace)
             "for it after the receive.",
         )
     if operations == {"recv"}:
-        strays = {e.rank: e.peer for e in trace.match().unmatched_sends if e.rank in circle}
+        lost = trace.match().unmatched_sends
+        strays = {e.rank: e.peer for e in lost if e.rank in circle and e.peer is not None}
         if strays:
             return _crossed(circle, blocked, strays)
         return Cause(
@@ -93,6 +94,7 @@ def _in_a_circle(circle: list[int], blocked: dict[int, CommEvent], trace: Trace)
         )
     pairs = [(rank, blocked[rank]) for rank in circle]
     for rank, event in pairs:
+        assert event.peer is not None
         partner = blocked[event.peer]
         if event.op == "send" and partner.op == "recv" and partner.peer == rank:
             if event.tag != partner.tag:
@@ -114,6 +116,7 @@ def _in_a_circle(circle: list[int], blocked: dict[int, CommEvent], trace: Trace)
 def _crossed(circle: list[int], blocked: dict[int, CommEvent], strays: dict[int, int]) -> Cause:
     rank = next((r for r in circle if blocked[r].peer in strays), circle[0])
     peer = blocked[rank].peer
+    assert peer is not None
     astray = f"rank {peer} has sent to rank {strays[peer]}" if peer in strays else "nothing comes"
     return Cause(
         f"{ranks_text(circle)} wait for messages that went elsewhere: rank {rank} waits for rank "

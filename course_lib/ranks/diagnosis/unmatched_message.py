@@ -35,6 +35,7 @@ def look_across(
     trace: Trace,
 ) -> UnmatchedMessage:
     """What stands at the other end of the `event` in which `rank` waits."""
+    assert event.peer is not None  # a receive from any rank waits for nobody in particular
     peer, other = event.peer, "recv" if event.op == "send" else "send"
     mine = [e for e in trace.of(rank) if (e.op, e.peer, e.tag) == (event.op, peer, event.tag)]
     theirs = [e for e in trace.of(peer) if e.op == other and e.peer in (rank, None)]
