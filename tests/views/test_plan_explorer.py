@@ -31,7 +31,8 @@ def test_the_words_are_the_table(plans):
 def test_title_axes_and_capacity(plans):
     view = plan_view(plans)
     memory, step = view.figure.axes
-    assert view.figure.texts[0].get_text().startswith("1.65B on 8 x A100 SXM 80 GB, batch 64: pipeline")
+    title = view.figure.texts[0].get_text()
+    assert title.startswith("1.65B on 8 x A100 SXM 80 GB, batch 64: pipeline")
     assert memory.get_xlabel() == "bytes on a device of 80 GB"
     assert "communication that nothing hides" in step.get_xlabel()
     assert any(set(line.get_xdata()) == {80 * 10**9} for line in memory.lines)

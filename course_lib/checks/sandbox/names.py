@@ -6,10 +6,10 @@ is known here: a test sees to it that it is the package's.
 
 from pathlib import PurePosixPath
 
-from course_lib import checks, observe
+from course_lib import observe
 
-COURSE = __name__.split(".")[0]
-CHECKS, OBSERVE = checks.__name__, observe.__name__
+COURSE, CHECKS = __name__.split(".")[0], __name__.rsplit(".", 2)[0]
+OBSERVE = observe.__name__
 TECHNIQUES = f"{COURSE}.techniques"
 
 
