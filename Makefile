@@ -3,7 +3,7 @@
 # Works with the make of macOS (3.81) and needs only Python 3.11 or newer, make and git.
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test bench notebooks pictures zoo lint format clean
+.PHONY: help lab test bench notebooks pictures site zoo lint format clean
 .DELETE_ON_ERROR:
 
 # The first Python on the PATH that torch is built for. Another one: make lab PYTHON=/path/to/python
@@ -40,6 +40,9 @@ notebooks: .venv/ready-dev ## rebuild notebooks/ and solutions/*.ipynb from solu
 
 pictures: .venv/ready-dev ## draw the README's pictures of JupyterLab again
 	@$(RUN) -m docs.pictures
+
+site: .venv/ready-dev ## write the lessons as web pages, without answers, into build/site
+	@$(RUN) -m docs.site build/site
 
 zoo: .venv/ready-dev ## show how many known wrong answers each check rejects
 	@$(RUN) -m course_lib.checks

@@ -1,0 +1,109 @@
+"""Write the lessons as web pages, without answers: `make site`, or `python -m docs.site OUT`.
+
+A page is the learner's notebook, with holes, and with the pictures that the lesson's own cells
+draw. What cells print stays out: it would tell what a learner is to predict.
+"""
+
+import argparse
+import html
+import re
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+import nbformat
+from nbconvert import HTMLExporter
+from nbformat import NotebookNode
+
+from course_lib.classroom.release import untouched
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURE = "image/png"
+_LINK = re.compile(r"\]\((?:\./)?(\d\d_\w+)\.ipynb(#[^)]*)?\)")
+_INDEX = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Training across devices</title>
+<style>
+body {{ font: 17px/1.6 system-ui, sans-serif; max-width: 44rem; margin: auto; padding: 2rem 1rem }}
+</style>
+</head>
+<body>
+<h1>Training across devices: a course on real ranks</h1>
+<p>The lessons, to read. To do them, get the course and run <code>make lab</code>: every exercise is
+checked on real processes, and a deadlock ends in seconds with an explanation.</p>
+<ul>
+{items}
+</ul>
+</body>
+</html>
+"""
+
+
+def build(root: Path, out: Path, lessons: Collection[str] = ()) -> list[Path]:
+    """Write `out`/index.html and a page for each of the named lessons (default: all).
+
+    Returns the lessons' pages. Raises `ValueError` for a name that is no lesson's.
+    """
+    notebooks = untouched(root)
+    if unknown := set(lessons) - set(notebooks):
+        raise ValueError(f"no lesson {', '.join(sorted(unknown))}: {', '.join(notebooks)}")
+    out.mkdir(parents=True, exist_ok=True)
+    pages, items = [], []
+    for name in lessons or notebooks:
+        solution = nbformat.read(root / "solutions" / f"{name}.ipynb", as_version=4)
+        page = out / f"{name}.html"
+        page.write_text(as_page(with_pictures(notebooks[name], solution), name), encoding="utf-8")
+        pages.append(page)
+        items.append(f'<li><a href="{page.name}">{html.escape(title(notebooks[name]))}</a></li>')
+    (out / "index.html").write_text(_INDEX.format(items="\n".join(items)), encoding="utf-8")
+    return pages
+
+
+def with_pictures(notebook: NotebookNode, solution: NotebookNode) -> NotebookNode:
+    """The learner's notebook, with what the cells that nobody has to fill in have drawn."""
+    drawn = {cell.id: cell.get("outputs", ()) for cell in solution.cells}
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and "nbgrader" not in cell.metadata:
+            cell.outputs = [_picture(o) for o in drawn[cell.id] if PICTURE in o.get("data", {})]
+    return notebook
+
+
+def as_page(notebook: NotebookNode, name: str) -> str:
+    """The notebook as HTML, with links to the other lessons' pages."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = _LINK.sub(r"](\1.html\2)", cell.source)
+    exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)
+    page, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": name}})
+    return page
+
+
+def title(notebook: NotebookNode) -> str:
+    """The heading of a lesson."""
+    first = next(cell for cell in notebook.cells if cell.cell_type == "markdown")
+    return first.source.splitlines()[0].lstrip("# ")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the site into a folder."""
+    parser = argparse.ArgumentParser(prog="python -m docs.site", description=__doc__)
+    parser.add_argument("out", type=Path, help="a folder")
+    out = parser.parse_args(arguments).out
+    print(f"{len(build(ROOT, out))} lessons: {out / 'index.html'}")
+    return 0
+
+
+def _picture(output: NotebookNode) -> NotebookNode:
+    """A stored picture, described by the words that are stored with it."""
+    words = html.escape(output.data.get("text/plain", ""), quote=True)
+    image = f'<img alt="{words}" src="data:{PICTURE};base64,{output.data[PICTURE].strip()}">'
+    return nbformat.v4.new_output("display_data", {"text/html": image})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
