@@ -16,7 +16,14 @@ from .leaks import leaks, shown_as_code
 from .release import COPIES, untouched
 
 _HANDOUT = Path(__file__).parent / "handout"
-_FILES = ("pyproject.toml", "constraints.txt", "environment.yml", "Makefile", ".gitignore")
+_FILES = (
+    "pyproject.toml",
+    "constraints.txt",
+    "environment.yml",
+    "Makefile",
+    "LICENSE",
+    ".gitignore",
+)
 
 
 def write_bundle(course: Course, out: Path) -> list[str]:

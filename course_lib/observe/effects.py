@@ -46,9 +46,8 @@ def effects(func: Any) -> Effects | None:
 def tensors(keys: tuple[int | str, ...], args: tuple, kwargs: dict) -> Iterator[torch.Tensor]:
     """The tensors among the arguments at `keys`, lists opened."""
     for key in keys:
-        if isinstance(key, str):
-            value = kwargs.get(key)
-        else:
+        value: Any = kwargs.get(key)
+        if isinstance(key, int):
             value = args[key] if key < len(args) else None
         if isinstance(value, torch.Tensor):
             yield value
