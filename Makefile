@@ -14,8 +14,8 @@ RUN := .venv/bin/python
 BENCH := .venv-bench/bin/python
 
 # The torch that PyPI has for Linux carries CUDA: some 3 GB to download. A machine without NVIDIA's
-# driver is better served by PyTorch's own index of CPU builds, as a second place to look, unless
-# its pip has been told where to look. Always from pip's own places: make lab TORCH_INDEX=
+# driver is better served by PyTorch's own index of CPU builds, as a second index, unless
+# its pip has been told where to look. Always from pip's own indexes: make lab TORCH_INDEX=
 TORCH_INDEX ?= $(shell test "$$(uname)" = Linux && ! command -v nvidia-smi >/dev/null && \
 	! $(@D)/bin/python -m pip config list 2>/dev/null | grep -qE '(index-url|find-links)=' && \
 	echo https://download.pytorch.org/whl/cpu)

@@ -178,8 +178,8 @@ def explain_device() -> Finding:
         ranks = "1 rank" if gpus == 1 else f"up to {gpus} ranks"
         return Finding(
             "ok",
-            f'device="auto" takes NCCL, one GPU a rank, for {ranks}, and gloo on the CPU for more:'
-            f" torch sees {gpus} GPU{'' if gpus == 1 else 's'}.",
+            f'device="auto" takes NCCL, one GPU per rank, for {ranks}, and gloo on the CPU for'
+            f" more: torch sees {gpus} GPU{'' if gpus == 1 else 's'}.",
         )
     if gpus:
         reason = "torch sees GPUs but was built without NCCL"

@@ -1,7 +1,7 @@
 """Ways to start ranks, each as a context that yields one call: start, add, come back.
 
-They are timed in fresh processes (`apart`): some fork, which hangs where torch has used threads,
-and the first call counts only where nothing is loaded yet.
+They are timed in fresh processes (`in_fresh_process`): some fork, which hangs where torch has used
+threads, and the first call counts only where nothing is loaded yet.
 """
 
 import contextlib
@@ -145,7 +145,7 @@ def _fork(rank: int, ranks: int, folder: str) -> int:
 # ------------------------------------------------------------------------------------------------
 
 
-def apart(function: Callable, *arguments: object) -> object:
+def in_fresh_process(function: Callable, *arguments: object) -> object:
     """What a function of this module returns (plain data) in a fresh process.
 
     Whatever that process has started and not ended is ended here. One that hangs is tried again,

@@ -40,7 +40,7 @@ class Compared:
 
     @property
     def floor(self) -> Measurement | None:
-        """With the ratios of the runs that missed the limit, which alone have measured it."""
+        """With the ratios of the runs that missed the limit, the only ones to have measured it."""
         floors = [m.floor for m in self.runs if m.floor]
         return _pool(floors) if floors else None
 

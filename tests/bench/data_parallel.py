@@ -13,7 +13,7 @@ from course_lib.ranks import collect
 from course_lib.techniques.data_parallel import DataParallel
 from tests.bench.row import Measurement, Row, paired
 
-_SAMPLES = 32  # a rank
+_SAMPLES = 32  # per rank
 _STARTS, _PAIRS = 6, 10
 
 
@@ -69,7 +69,7 @@ def _measure() -> list[Measurement]:
             ratios(_ours_to_theirs, ranks),
             limit=1.0,
         ).or_floor(
-            "a step and the bytes alone, one after the other",
+            "only a step and then the bytes, one after the other",
             lambda ranks=ranks: ratios(_bytes_alone_to_theirs, ranks),
         )
         for ranks in (2, 4)

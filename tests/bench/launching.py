@@ -8,7 +8,7 @@ import importlib.util
 import subprocess
 from functools import partial
 
-from tests.bench._launchers import RANKS, apart, first, warm
+from tests.bench._launchers import RANKS, first, in_fresh_process, warm
 from tests.bench.row import Measurement, Row
 
 _FIRSTS = 2  # of each, in a process of its own
@@ -29,13 +29,15 @@ def _against(peer: str, package: str, pairs: int, limit: float | None = None) ->
 def _compared(peer: str, pairs: int, limit: float | None) -> list[Measurement]:
     again = Measurement(
         f"{RANKS} ranks, warm, results returned",
-        tuple(apart(warm, "run_ranks", peer, pairs)),
+        tuple(in_fresh_process(warm, "run_ranks", peer, pairs)),
         limit,
     ).or_floor(
-        "forks that meet, connect and add, alone",
-        lambda: tuple(apart(warm, "forks", peer, pairs)),
+        "only forks that meet, connect and add",
+        lambda: tuple(in_fresh_process(warm, "forks", peer, pairs)),
     )
-    ratios = tuple(apart(first, "run_ranks") / apart(first, peer) for _ in range(_FIRSTS))
+    ratios = tuple(
+        in_fresh_process(first, "run_ranks") / in_fresh_process(first, peer) for _ in range(_FIRSTS)
+    )
     return [again, Measurement(f"{RANKS} ranks, first call and its import", ratios)]
 
 

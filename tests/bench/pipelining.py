@@ -26,7 +26,7 @@ def _stage(stages: int, tokens: torch.Tensor) -> nn.Module:
 
 
 def _on_each_rank(kind: str) -> tuple[float, ...]:
-    from torch.distributed import pipelining  # slow to load, and of use here alone
+    from torch.distributed import pipelining  # slow to load, and of use only here
 
     rank, stages = dist.get_rank(), dist.get_world_size()
     tokens, targets = next(batches(1, 128))

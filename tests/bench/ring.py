@@ -54,7 +54,7 @@ def _measure() -> list[Measurement]:
             what, limit = f"{megabytes} MB, {ranks} ranks", 1.25 if megabytes == 1 else 1.0
             found.append(
                 Measurement(what, ratios(ring_all_reduce), limit).or_floor(
-                    "its messages alone, hop by hop",
+                    "only its messages, hop by hop",
                     lambda ratios=ratios: ratios(_messages_alone),
                 )
             )

@@ -18,7 +18,7 @@ _ROWS = ("attention.out", "mlp.down")
 
 def _pytorchs(block: Block) -> torch.nn.Module:
     """The block with its linear layers as DTensors; the norms stay whole, as in ours."""
-    from torch.distributed.device_mesh import init_device_mesh  # slow to load, of use here alone
+    from torch.distributed.device_mesh import init_device_mesh  # slow to load, of use only here
     from torch.distributed.tensor.parallel import (
         ColwiseParallel,
         RowwiseParallel,

@@ -1,7 +1,7 @@
 """Which room may import what, how an import is written, and where a source file breaks that.
 
-The rooms stay apart so that each can be read by itself: techniques know nothing of the course, the
-oracle of a check is never the answer itself, and only views draw.
+The rooms are separate so that each can be read by itself: techniques know nothing of the course,
+the oracle of a check is never the answer itself, and only views draw.
 """
 
 import ast

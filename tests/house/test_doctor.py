@@ -228,8 +228,11 @@ def test_widgets_that_do_not_match_are_no_reason_to_stop(healthy, kernel, lab, s
 @pytest.mark.parametrize(
     ("state", "sentence"),
     [
-        ({"gpus": 1, "cuda": "13.0"}, "takes NCCL, one GPU a rank, for 1 rank, and gloo on"),
-        ({"gpus": 8, "cuda": "13.0"}, "takes NCCL, one GPU a rank, for up to 8 ranks, and gloo on"),
+        ({"gpus": 1, "cuda": "13.0"}, "takes NCCL, one GPU per rank, for 1 rank, and gloo"),
+        (
+            {"gpus": 8, "cuda": "13.0"},
+            "takes NCCL, one GPU per rank, for up to 8 ranks, and gloo",
+        ),
         ({"gpus": 2, "cuda": "13.0", "nccl": False}, "takes gloo on the CPU: torch sees GPUs but"),
         ({"cuda": "13.0"}, "takes gloo on the CPU: torch sees no GPU whose driver suits CUDA 13.0"),
     ],

@@ -49,7 +49,7 @@ def _replayed() -> Iterator[tuple[str, dict[str, float]]]:
             f"{events}",
             {
                 "s": seconds,
-                "us an event": 1e6 * seconds / events,
+                "us per event": 1e6 * seconds / events,
                 "us without the garbage collector": 1e6 * without / events,
             },
         )
@@ -69,9 +69,9 @@ def _measure() -> list[Measurement]:
     lines = growing(_replayed())
     first, last = lines[0].values, lines[-1].values
     reason = (
-        f"each event is played once, for {first['us an event']:.1f} us and at last "
-        f"{last['us an event']:.1f} us; Python's garbage collector, which looks at all that is "
-        f"kept, has {last['us an event'] - last['us without the garbage collector']:.1f} us of it"
+        f"each event is played once, for {first['us per event']:.1f} us and at last "
+        f"{last['us per event']:.1f} us; Python's garbage collector, which looks at all that is "
+        f"kept, has {last['us per event'] - last['us without the garbage collector']:.1f} us of it"
     )
     return [*lines, why(reason)]
 

@@ -31,11 +31,11 @@ def _graded() -> Iterator[tuple[str, dict[str, float]]]:
         tiny.write_course(root)
         notebooks = untouched(root)
         for submissions in _SUBMISSIONS:
-            handed_in = _hand_in(root, submissions)
+            submissions_folder = _hand_in(root, submissions)
             report = root / f"report on {submissions}"
             graded = []
             seconds = seconds_of(
-                lambda: graded.append(grade(handed_in, report, notebooks, tiny.EXERCISES))  # noqa: B023
+                lambda: graded.append(grade(submissions_folder, report, notebooks, tiny.EXERCISES))  # noqa: B023
             )
             assert all(student.points == 4 for student in graded[0].reports)
             yield f"{submissions}", {"s": seconds}

@@ -37,12 +37,12 @@ def _on_each_rank(microbatches: int) -> float:
 def _steps() -> Iterator[tuple[str, dict[str, float]]]:
     for m in _MICROBATCHES:
         took = max(collect(_on_each_rank, _STAGES, (m,), observe=False, timeout=120))
-        yield f"{m}", {"ms": took, "ms a slot": took / (m + _STAGES - 1)}
+        yield f"{m}", {"ms": took, "ms per slot": took / (m + _STAGES - 1)}
 
 
 def _measure() -> list[Measurement]:
     lines = growing(_steps())
-    slots = [line.values["ms a slot"] for line in lines]
+    slots = [line.values["ms per slot"] for line in lines]
     reason = (
         f"a step has m + p - 1 slots of a forward and a backward, of {min(slots):.1f} to "
         f"{max(slots):.1f} ms; with few microbatches, the p - 1 of the bubble weigh most"

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from course_lib.ranks import collect
 from tests.bench._growth import growing, why
-from tests.bench._launchers import apart, seconds_of_forks
+from tests.bench._launchers import in_fresh_process, seconds_of_forks
 from tests.bench.row import Measurement, Row, seconds_of
 
 _RANKS = (1, 2, 4, 8, 16, 32, 64)
@@ -18,7 +18,7 @@ _CALLS = 3
 
 
 def _work() -> float:
-    """MB that this rank alone holds, once it has communicated."""
+    """MB that only this rank holds, once it has communicated."""
     import psutil  # here, as this function travels without its module
 
     dist.all_reduce(torch.ones(1000))
@@ -36,8 +36,8 @@ def _started() -> Iterator[tuple[str, dict[str, float]]]:
             f"{ranks}",
             {
                 "s": seconds,
-                "s of bare forks": apart(seconds_of_forks, ranks, _CALLS),
-                "MB a rank": statistics.median(held),
+                "s of bare forks": in_fresh_process(seconds_of_forks, ranks, _CALLS),
+                "MB per rank": statistics.median(held),
             },
         )
 

@@ -14,7 +14,7 @@ from tests.bench._growth import growing, middle, why
 from tests.bench.row import Measurement, Row, seconds_of
 
 _RANKS = (1, 2, 4, 8)
-_SAMPLES = 4  # a rank
+_SAMPLES = 4  # per rank
 _STEPS, _WARM_UP = 9, 2
 
 
@@ -58,8 +58,8 @@ def _by_ranks(technique: Callable) -> Iterator[tuple[str, dict[str, float]]]:
             f"{ranks}",
             {
                 "ms": took,
-                "ms a rank": took / ranks,
-                "MB a rank at its peak": max(memory.peak) / 1e6,
+                "ms per rank": took / ranks,
+                "MB per rank at its peak": max(memory.peak) / 1e6,
             },
         )
 
@@ -67,10 +67,11 @@ def _by_ranks(technique: Callable) -> Iterator[tuple[str, dict[str, float]]]:
 def _measure(technique: Callable) -> list[Measurement]:
     lines = growing(_by_ranks(technique))
     first, last = lines[0].values, lines[-1].values
+    held = "MB per rank at its peak"
     reason = (
         f"more ranks than cores take turns: {_RANKS[-1]} ranks do {_RANKS[-1]} times the work of "
         f"one in {last['ms'] / first['ms']:.1f} times its time, messages included, and each holds "
-        f"{last['MB a rank at its peak'] / first['MB a rank at its peak']:.2f} of what one holds"
+        f"{last[held] / first[held]:.2f} of what one holds"
     )
     return [*lines, why(reason)]
 
