@@ -16,6 +16,7 @@ _HOMES = {
     "check": "course_lib.checks",
     "hint": "course_lib.checks",
     "guessed": "course_lib.checks",
+    "solved": "course_lib.checks",
     "yours_or": "course_lib.checks",
 }
 

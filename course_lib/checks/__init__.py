@@ -3,6 +3,6 @@
 from .check import check
 from .hint import hint
 from .verdict import CheckFailed, NotAttempted
-from .yours import guessed, yours_or
+from .yours import guessed, solved, yours_or
 
-__all__ = ["CheckFailed", "NotAttempted", "check", "guessed", "hint", "yours_or"]
+__all__ = ["CheckFailed", "NotAttempted", "check", "guessed", "hint", "solved", "yours_or"]

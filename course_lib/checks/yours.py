@@ -14,13 +14,22 @@ def remember(exercise: str, fn: Callable) -> None:
     _passed[exercise] = fn
 
 
-def yours_or(fn: Callable, instead: Callable) -> Callable:
+def solved(*answers: Callable) -> bool:
+    """Whether all these functions have passed their checks in this kernel; if not, says so."""
+    names = [getattr(fn, "__name__", repr(fn)) for fn in answers]
+    missing = [name for name, fn in zip(names, answers, strict=True) if _passed.get(name) is not fn]
+    if missing:
+        have, them = ("has", "it") if len(missing) == 1 else ("have", "them")
+        print(
+            f"{' and '.join(missing)} {have} not passed in this kernel yet: "
+            f"this cell goes on without {them}."
+        )
+    return not missing
+
+
+def yours_or(answer: Callable, instead: Callable) -> Callable:
     """Your function if it has passed its check in this kernel; else `instead`, and says so."""
-    name = getattr(fn, "__name__", repr(fn))
-    if _passed.get(name) is fn:
-        return fn
-    print(f"{name} has not passed its check yet: the course's own code stands in for it here.")
-    return instead
+    return answer if solved(answer) else instead
 
 
 def guessed(*guesses: Any) -> str:
