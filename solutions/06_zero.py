@@ -694,13 +694,6 @@ for name, formula in in_fp32.items():
 # that ZeRO-3 has gathered, messages on their way. With `observe="memory"` the recorder follows
 # every storage. Here are the course's implementations, in bfloat16 with fp32 copies, 2 + 2 + 12, on
 # four ranks.
-#
-# **Predict.** In which part of the step does `Zero3` hold most?
-
-# %%
-### BEGIN SOLUTION
-guess_fullest = "at the end of forward"
-### END SOLUTION
 
 # %% tags=["nbval-ignore-output"]
 DEEP = 4  # layers
@@ -729,16 +722,18 @@ kinds = ("parameters", "gradients", "optimizer")
 print("rank 0, the most of each kind in the second step, in bytes per parameter")
 for name, held in memory.items():
     print(name, "".join(f"   {kind} {held.highest[0][kind] / BIG_SIZE:.1f}" for kind in kinds))
-print("your guess:", guessed(guess_fullest))
 memory_curves(memory, "one step of rank 0: forward, backward, optimizer")
 
 # %% [markdown]
-# **Explain.** From left to right: forward, backward, optimizer. The activations rise in forward and
-# fall in backward, and where they are highest, between the two, is the peak. They are the same hill
-# in all three: ZeRO does nothing about them; [lesson 07](07_less_memory.ipynb) does. What differs
-# is the ground that the hill stands on. `Zero1` holds the whole gradient. In `Zero2` backward makes
-# the gradient piece by piece, and the pieces leave in buckets ("communication"). In `Zero3` the
-# parameters look like teeth: a layer comes, runs and goes, once forward and once backward.
+# From left to right: forward, backward, optimizer. The activations rise in forward and fall in
+# backward. They are the same hill in all three: ZeRO does nothing about them;
+# [lesson 07](07_less_memory.ipynb) does. What differs is the ground that the hill stands on.
+#
+# - `Zero1` holds the whole gradient, and has its peak where the optimizer steps.
+# - In `Zero2` backward makes the gradient piece by piece, and the pieces leave in buckets
+#   ("communication").
+# - In `Zero3` the parameters look like teeth: a layer comes, runs and goes, once forward and once
+#   backward. In so small a model, the messages under way weigh more than they would in a large one.
 #
 # If you compare with 2 + 2 + 12: the recorder counts what an optimizer steps, here the shard's fp32
 # copy, as parameters. So they are 2 + 4/4 = 3 under `Zero1`, and 8/4 = 2 are left for the

@@ -11,7 +11,7 @@
 # ---
 
 # %% [markdown]
-# # 07 · 3D parallelism, and off the laptop
+# # 08 · 3D parallelism, and off the laptop
 #
 # **After this notebook you can**
 #
@@ -21,7 +21,7 @@
 # - size a run: bytes on a device, tokens that hide the traffic, and the mesh that follows;
 # - start the same program by `torchrun` on several nodes, kill a rank, and lose little.
 #
-# **You need** notebooks 03 to 06, or the library's versions of what they build. **It takes** 75 to
+# **You need** lessons 03 to 07, or the library's versions of what they build. **It takes** 75 to
 # 90 minutes of your time and under a minute of the machine's.
 
 # %%
@@ -171,7 +171,7 @@ for axis in CUBE:
 # %% [markdown]
 # ## 3. A GPT on eight ranks
 #
-# `ThreeD` puts together what notebooks 03 to 06 built, each in the groups of its axis: a tensor
+# `ThreeD` puts together what lessons 03 to 07 built, each in the groups of its axis: a tensor
 # parallel GPT, cut into stages, with its gradients averaged over replicas. Open
 # `course_lib/techniques/three_d/training.py`: there is little in it that you have not seen.
 #
@@ -393,7 +393,8 @@ for sizes in (
     print(f"{named:36}", *(f"ZeRO-{zero} {gb:6.1f} GB" for zero, gb in enumerate(held)))
 
 # %% [markdown]
-# And activations come on top (notebook 06). With 80 GB, GPT-3 fits on 8 x 16 x 8 without any ZeRO,
+# And activations come on top ([lesson 07](07_less_memory.ipynb)). With 80 GB, GPT-3 fits on
+# 8 x 16 x 8 without any ZeRO,
 # or without any tensor and pipeline parallelism by ZeRO-3 alone. Which is faster?
 #
 # ## 6. A claim put to the test: "just use ZeRO-3"
