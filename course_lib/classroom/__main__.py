@@ -20,6 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_status(commands)
     _add_build(commands)
+    _add_new_exercise(commands)
     _add_validate(commands)
     _add_grade(commands)
     _add_exports(commands)
@@ -73,6 +74,30 @@ def _add_build(commands) -> None:
     build.set_defaults(run=_build)
 
 
+def _add_new_exercise(commands) -> None:
+    new = commands.add_parser("new-exercise", help="write the three stubs of an exercise")
+    new.add_argument("lesson", help="a name such as 02_ring_all_reduce")
+    new.add_argument("name", help="of the function that learners write")
+    new.add_argument("--signature", default="(tensor)", help='its arguments: "(tensor)"')
+    new.add_argument("--after", default="", help="the exercise that it comes after (the last)")
+    new.set_defaults(run=_new_exercise)
+
+
+def _new_exercise(options) -> int:
+    from .new_exercise import write_stubs
+
+    given = (options.lesson, options.name, options.signature, all_exercises(), options.after)
+    try:
+        written = write_stubs(ROOT, *given)
+    except (ValueError, OSError) as problem:
+        print(problem, file=sys.stderr)
+        return CANNOT
+    for file in written:
+        print(file.relative_to(ROOT))
+    print(f"Fill them, then: python -m course_lib.classroom build --execute {options.lesson}")
+    return ALL_WELL
+
+
 def _build(options) -> int:
     from .course import Course
     from .lesson import LessonError
@@ -80,7 +105,9 @@ def _build(options) -> int:
     course = Course(ROOT, all_exercises())
     try:
         found = (
-            course.problems() if options.check else course.build(options.lesson, options.execute)
+            course.problems(options.lesson)
+            if options.check
+            else course.build(options.lesson, options.execute)
         )
         problems = [str(problem) for problem in found]
     except (LessonError, ValueError) as error:

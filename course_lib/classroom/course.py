@@ -68,9 +68,7 @@ class Course:
         Outputs stay where no code cell has changed. Where one has, or a lesson is named, it is run
         if `execute` says so.
         """
-        if unknown := set(names) - set(self.lessons):
-            raise ValueError(f"no lesson {', '.join(sorted(unknown))}: {', '.join(self.lessons)}")
-        for lesson in (self.lessons[name] for name in names or self.lessons):
+        for lesson in self._lessons_of(names):
             if problems := [*self._mismatches(lesson), *self._leaks(lesson), *self._work(lesson)]:
                 yield from problems
                 continue
@@ -90,9 +88,12 @@ class Course:
             _write(solution, path)
             _write(student_notebook(lesson, self._points), self._student_path(lesson))
 
-    def problems(self) -> Iterator[Problem]:
-        """Everything that is stale, leaks, is missing or does not belong; nothing is written."""
-        for lesson in self.lessons.values():
+    def problems(self, names: Collection[str] = ()) -> Iterator[Problem]:
+        """All that is stale, leaks, is missing or does not belong; nothing is written.
+
+        names: look only at these lessons.
+        """
+        for lesson in self._lessons_of(names):
             if mismatches := list(self._mismatches(lesson)):
                 yield from mismatches
                 continue
@@ -110,10 +111,17 @@ class Course:
             if _read(path) != _text(solution):
                 yield self._stale(path, lesson)
             yield from self._unfit_outputs(lesson, solution)
-        yield from self._strays()
-        yield from self._missing_exercises()
+        if not names:
+            yield from self._strays()
+        yield from self._missing_exercises(names)
 
     # -----------------------------------------------------------------------------------------
+
+    def _lessons_of(self, names: Collection[str]) -> list[Lesson]:
+        """The named lessons, or all. Raises `ValueError` for a name that none has."""
+        if unknown := set(names) - set(self.lessons):
+            raise ValueError(f"no lesson {', '.join(sorted(unknown))}: {', '.join(self.lessons)}")
+        return [self.lessons[name] for name in names or self.lessons]
 
     @property
     def _points(self) -> dict[str, int]:
@@ -179,9 +187,11 @@ class Course:
                 if path not in wanted and ".ipynb_checkpoints" not in path.parts:
                     yield Problem(self._relative(path), "has no source in solutions/")
 
-    def _missing_exercises(self) -> Iterator[Problem]:
+    def _missing_exercises(self, names: Collection[str]) -> Iterator[Problem]:
         for name, exercise in self.exercises.items():
             lesson = self.lessons.get(exercise.notebook)
+            if names and exercise.notebook not in names:
+                continue
             if lesson is None:
                 yield Problem(f"solutions/{exercise.notebook}.py", f"is missing, home of {name}")
             elif name not in lesson.named("answer") + lesson.named("check"):
