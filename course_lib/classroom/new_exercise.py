@@ -56,9 +56,8 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
 
 
 EXERCISE = Exercise(
-    name="{name}",
+    module=__name__,
     signature="{signature}",
-    notebook="{lesson}",
     cases=_cases,
     on_rank=_on_rank,
     judge=_judge,
@@ -97,6 +96,7 @@ _CELLS = '''\
 #
 # What is asked, and why.
 
+
 # %% exercise="{name}"
 def {name}{signature}:
     """What it returns."""
@@ -123,7 +123,7 @@ def write_stubs(
     source = root / "solutions" / f"{lesson}.py"
     if not source.is_file():
         raise ValueError(f"there is no lesson {lesson}: no {source}")
-    names = {"name": name, "signature": signature, "lesson": lesson}
+    names = {"name": name, "signature": signature}
     text = _with_cells(source.read_text(encoding="utf-8"), _CELLS.format(**names), after)
     package = root.joinpath(*exercises.__name__.split("."), f"nb{lesson}")
     check = package / f"{name}.py"

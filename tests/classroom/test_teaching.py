@@ -1,21 +1,23 @@
 """What the teacher's guide and the workflow say is so."""
 
 import ast
+import csv
+import os
+import random
 import re
+import shutil
 import subprocess
 import sys
-import types
 
-import cloudpickle
 import pytest
 import yaml
 
-from course_lib.checks import seeds
-from course_lib.checks.runner import run_check
+from course_lib.checks.exercise import Observation
 from course_lib.classroom.__main__ import main
-from course_lib.classroom.holes import answers
 from course_lib.classroom.lesson import read_lesson
+from course_lib.classroom.new_exercise import write_stubs
 from course_lib.classroom.release import untouched
+from course_lib.observe import Trace
 
 
 @pytest.fixture
@@ -23,34 +25,100 @@ def guide(root) -> str:
     return (root / "TEACHING.md").read_text()
 
 
+def test_the_worked_example_followed_to_the_letter(guide, root, tmp_path):
+    """In a copy of the course: the stubs, the three texts, the lesson, tests, a submission."""
+    copy = tmp_path / "course"
+    for folder in ("course_lib", "solutions", "notebooks", "tests"):
+        shutil.copytree(root / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("pyproject.toml", "TEACHING.md"):
+        shutil.copy(root / file, copy / file)
+    section = guide.split("## Write an exercise")[1]
+    new, build, zoo = re.findall(r"^python -m (.*)$", section, re.MULTILINE)
+    check, answers, cells = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+
+    def run(command: str, *more: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", *command.split(), *more],
+            cwd=copy,
+            env=os.environ | {"PYTHONPATH": str(copy)},
+            capture_output=True,
+            text=True,
+            timeout=400,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+        return done.stdout
+
+    written = run(new).splitlines()[:3]
+    assert all(f"`{file}`" in section for file in written)
+    (copy / written[0]).write_text(check)
+    (copy / written[1]).write_text(answers)
+    lesson = (copy / written[2]).read_text()
+    begin = lesson.index("# %% [markdown]\n# ### The title of neighbour_sum")
+    end = lesson.index("check(neighbour_sum)\n") + len("check(neighbour_sum)\n")
+    (copy / written[2]).write_text(lesson[:begin] + cells + lesson[end:])
+    run(build)
+    assert run(f"{build} --check".replace("--execute ", "")) == ""
+    assert run(zoo).splitlines()[-1].split() == ["all", "6", "6", "6"]
+    for linted in ("check", "format --check"):
+        run(f"ruff {linted} {written[0]} {written[1]} {written[2]}")
+    suites = "tests/checks/test_registry.py tests/checks/test_answers.py"
+    suites += " tests/classroom/test_the_course.py"
+    run(f"pytest -q -p no:cacheprovider {suites} -k", "neighbour_sum or test_every or nothing_but")
+    student = tmp_path / "submissions" / "ann"
+    student.mkdir(parents=True)
+    shutil.copy(copy / "solutions/02_ring_all_reduce.ipynb", student)
+    run(f"course_lib.classroom grade {student.parent} --out {tmp_path / 'report'}")
+    (row,) = csv.DictReader((tmp_path / "report/scores.csv").read_text().splitlines())
+    assert row["neighbour_sum"] == "1"
+    assert row["points"] == row["maximum"]
+
+
 @pytest.fixture
-def module():
-    """A module to run code in, whose functions go to ranks by value."""
-    made = types.ModuleType("nb00_ranks.neighbour_sum")
-    sys.modules[made.__name__] = made
-    cloudpickle.register_pickle_by_value(made)
-    yield made
-    cloudpickle.unregister_pickle_by_value(made)
-    del sys.modules[made.__name__]
+def small(tmp_path):
+    source = tmp_path / "solutions" / "01_small.py"
+    source.parent.mkdir()
+    source.write_text('# %%\n1\n\n# %% check="a"\ncheck(a)\n\n# %% [markdown]\n# The end.\n')
+    return tmp_path
 
 
-def test_the_worked_example_is_an_exercise(guide, module, tmp_path):
-    exercise_text, cells = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
-    exec(exercise_text, vars(module))
-    exercise = module.EXERCISE
-    source = tmp_path / "01_taught.py"
-    source.write_text(cells)
+def test_stubs_are_refused_or_written_whole(small):
+    known = {"a"}
+    for name, signature, after, words in (
+        ("b c", "(x)", "", "cannot be the name"),
+        ("class", "(x)", "", "cannot be the name"),
+        ("a", "(x)", "", "there is an exercise a already"),
+        ("b", "x", "", "is no signature"),
+        ("b", "(x", "", "is no signature"),
+        ("b", "(x): pass\ndef c()", "", "is no signature"),
+        ("b", "(x)", "z", "no check of z"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            write_stubs(small, "01_small", name, signature, known, after)
+    with pytest.raises(ValueError, match="there is no lesson 02_none"):
+        write_stubs(small, "02_none", "b", "(x)", known)
+    assert [path.name for path in small.rglob("*.py")] == ["01_small.py"]
+    check, answers, source = write_stubs(small, "01_small", "b", "(x)", known, "a")
     lesson = read_lesson(source)
-    assert lesson.named("answer") == lesson.named("check") == [exercise.name]
-    exec("import torch\nimport torch.distributed as dist\n" + lesson.cells[0].source, vars(module))
-    verdict = run_check(exercise, module.neighbour_sum, seeds.public(exercise.name))
-    assert verdict.passed, str(verdict)
-    assert len(set(exercise.hints)) == 3
-    own = "def neighbour_sum(tensor):\n    return tensor + tensor"
-    exec(own, vars(module))
-    verdict = run_check(exercise, module.neighbour_sum, seeds.public(exercise.name))
-    assert not verdict.passed
-    assert answers(lesson.cells[0].source)
+    assert [cell.kind for cell in lesson.cells] == [
+        *("code", "check", "markdown", "answer", "check", "markdown")
+    ]
+    assert lesson.named("answer") == ["b"]
+    for file in (check, answers):
+        ast.parse(file.read_text())
+    with pytest.raises(ValueError, match="is there already"):
+        write_stubs(small, "01_small", "b", "(x)", known)
+
+
+def test_the_stub_of_a_check_passes_nothing(small):
+    check, *_ = write_stubs(small, "01_small", "b", "(tensor)", set())
+    names = {"__name__": "exercises.nb01_small.b"}
+    exec(check.read_text(), names)
+    exercise = names["EXERCISE"]
+    assert (exercise.name, exercise.notebook) == ("b", "01_small")
+    for case in exercise.cases(random.Random(1)):
+        right = case.data["inputs"]
+        assert exercise.judge(case, Observation(right, Trace(case.world_size, [], [])))
 
 
 def test_files_and_commands_of_the_guide_exist(guide, root):
