@@ -37,6 +37,7 @@ class CommEvent:
         was first seen to be complete.
     where: the learner's frames, innermost first, at most 6.
     spans: open torch.profiler.record_function labels at issue, outermost first.
+    thread: 0 if the thread that opened the recorder issued it, else 1, 2 ... by first appearance.
     """
 
     rank: int
@@ -58,6 +59,7 @@ class CommEvent:
     where: tuple[Frame, ...] = ()
     spans: tuple[str, ...] = ()
     splits: tuple[int, ...] | None = None
+    thread: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from . import warning_texts
 from .calls import Call
 from .events import CommEvent, Frame
 from .memory_overlap import ByteRange, has_memory
+from .threads import lock
 
 # Joining the parts with the rank's own, which does have its gradient, into one tensor is the usual
 # way around the cut.
@@ -61,7 +62,8 @@ class CutGradients:
         where: Callable[[], tuple[Frame, ...]],
     ) -> None:
         """An operator read these tensors where gradients are recorded, and gave `result`."""
-        self._cuts = [cut for cut in self._cuts if cut.memory.alive()]
+        with lock:
+            self._cuts = [cut for cut in self._cuts if cut.memory.alive()]
         reads = [tensor for tensor in reads if has_memory(tensor)]
         through = [t for t in reads if not t.requires_grad]
         cut = next((c for c in self._cuts for t in through if c.memory.meets(t)), None)
@@ -75,11 +77,12 @@ class CutGradients:
             self._tell(cut.event, warning_texts.cut_from(cut.event, frames), frames)
 
     def _follow(self, event: CommEvent, tensors: Iterable[torch.Tensor]) -> None:
-        self._cuts += [
-            _Cut(event, ByteRange.of(tensor))
-            for tensor in tensors
-            if has_memory(tensor) and tensor.is_floating_point()
-        ]
+        with lock:
+            self._cuts += [
+                _Cut(event, ByteRange.of(tensor))
+                for tensor in tensors
+                if has_memory(tensor) and tensor.is_floating_point()
+            ]
 
     def _tell(self, event: CommEvent, message: str, where: tuple[Frame, ...] = ()) -> None:
         if event.n not in self._told:

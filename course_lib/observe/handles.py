@@ -2,9 +2,9 @@
 
 An asynchronous operation gives a handle, a `Work`, and its `wait` is a method and no operator: it
 is replaced while this is open. Handles are told apart as objects. They are not kept alive: the last
-one is held until something else happens, so that the call which made it returns the same object;
-after that a weak reference tells when it is dropped. Those that no Python code ever gets are kept
-until they are first seen to be complete.
+one of a thread is held until the thread does something else, so that the call which made it returns
+the same object; after that a weak reference tells when it is dropped. Those that no Python code
+ever gets are kept until they are first seen to be complete.
 """
 
 import itertools
@@ -22,6 +22,7 @@ from .events import CommEvent
 from .frames import learners
 from .journal import JournalWriter
 from .stopwatch import Stopwatch
+from .threads import ThreadState, lock
 from .watch import Warn, Watch
 
 
@@ -45,14 +46,20 @@ class _Pending:
 class Handles:
     """The operations that were issued, from `open` to `close`."""
 
-    def __init__(self, journal: JournalWriter, watch: Watch, warn: Warn, stopwatch: Stopwatch):
+    def __init__(
+        self,
+        journal: JournalWriter,
+        watch: Watch,
+        warn: Warn,
+        stopwatch: Stopwatch,
+        thread: ThreadState,
+    ):
         self._journal, self._watch, self._warn = journal, watch, warn
-        self._stopwatch = stopwatch
+        self._stopwatch, self._thread = stopwatch, thread
         self._pending: dict[int, _Pending] = {}  # by id of the Work
         # By address of the result's storage; a tensor may be sent to several ranks at once.
         self._functional: dict[int, list[_Pending]] = {}
         self._unseen: list[tuple[_Pending, Work]] = []
-        self._fresh: Work | None = None
         self._original: dict[str, Any] = {}
 
     def open(self) -> None:
@@ -66,7 +73,7 @@ class Handles:
         for name, method in self._original.items():
             setattr(Work, name, method)
         self.poll()
-        self._fresh = None
+        self._thread.fresh = None
         if whole:
             for pending in [*self._pending.values(), *itertools.chain(*self._functional.values())]:
                 self._tell_if_lost(pending)
@@ -82,29 +89,32 @@ class Handles:
             self._journal.wait(event.n, event.issued)
             self._journal.done(event.n, time.monotonic())
         elif event.native:
-            self._unseen.append((_Pending(event), work))
+            with lock:
+                self._unseen.append((_Pending(event), work))
         else:
             reference = _Reference(work, self._dropped)
             reference.key = id(work)
             self._pending[id(work)] = _Pending(event, reference=reference)
-            self._fresh = work
+            self._thread.fresh = work
 
     def expect_tensors(self, event: CommEvent, tensors: list[torch.Tensor]) -> None:
         """`event` is under way, and wait_tensor on any of `tensors` waits for it."""
         pending = _Pending(event)
-        for tensor in tensors:
-            self._functional.setdefault(tensor.untyped_storage()._cdata, []).append(pending)
+        with lock:
+            for tensor in tensors:
+                self._functional.setdefault(tensor.untyped_storage()._cdata, []).append(pending)
 
     def poll(self) -> None:
         """Something else happens: let go of the last handle, and look at those nobody sees."""
-        self._fresh = None
+        self._thread.fresh = None
         if self._unseen:
-            now = time.monotonic()
-            for pending, work in self._unseen:
-                if self._over(work):
-                    pending.done = True
-                    self._journal.done(pending.event.n, now)
-            self._unseen = [(pending, work) for pending, work in self._unseen if not pending.done]
+            with lock:
+                now = time.monotonic()
+                for pending, work in self._unseen:
+                    if self._over(work):
+                        pending.done = True
+                        self._journal.done(pending.event.n, now)
+                self._unseen = [each for each in self._unseen if not each[0].done]
 
     def _over(self, work: Work) -> bool:
         try:
@@ -175,7 +185,8 @@ class Handles:
         del self._pending[id(work)]
         if not pending.done:
             self._watch.finish(pending.event)
-            self._unseen.append((pending, work))
+            with lock:
+                self._unseen.append((pending, work))
         return original()
 
     def _settle(self, pending: _Pending, work: Work) -> None:
@@ -185,7 +196,7 @@ class Handles:
             source = event.ranks[work._source_rank()]
         pending.done = True
         self._journal.done(event.n, time.monotonic(), source)
-        self._fresh = None
+        self._thread.fresh = None
         self._watch.finish(event, sys._getframe())
 
     def _dropped(self, reference: _Reference) -> None:

@@ -12,6 +12,7 @@ from .calls import Call
 from .events import CommEvent
 from .frames import in_techniques
 from .memory_overlap import ByteRange, has_memory, reach
+from .threads import lock
 
 # gloo fills the results of these from buffers of its own, which torch counts as writes too.
 _FILLED_BY_COPY = frozenset({"all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"})
@@ -21,7 +22,7 @@ _FILLED_BY_COPY = frozenset({"all_gather", "reduce_scatter", "gather", "scatter"
 class _InFlight:
     """An operation under way.
 
-    ranges: its memory.
+    keys: where its memory is in the table of all.
     versions: weak references to its tensors, with torch's count of writes to them so far.
     told: the kinds of warning already given about it.
     being_waited_for: a wait for it has begun, within which nobody writes but gloo itself.
@@ -29,7 +30,7 @@ class _InFlight:
     """
 
     event: CommEvent
-    ranges: list[ByteRange] = field(default_factory=list)
+    keys: list[tuple[int, int]] = field(default_factory=list)
     versions: list[tuple[weakref.ref, int]] = field(default_factory=list)
     told: set[str] = field(default_factory=set)
     being_waited_for: bool = False
@@ -55,36 +56,37 @@ class InFlightBuffers:
         reads = [tensor for tensors in call.reads.values() for tensor in tensors]
         writes = [tensor for tensors in call.writes.values() for tensor in tensors]
         operation = _InFlight(event, exposed=not (event.where and in_techniques(event.where[0])))
-        for tensors, written in ((reads, False), (writes, True), (results, True)):
-            for tensor in filter(has_memory, tensors):
-                part = ByteRange.of(tensor)
-                operation.ranges.append(part)
-                insort(self._ranges, (part.start, next(self._numbers), part, written, operation))
-                self._longest = max(self._longest, part.stop - part.start)
-        if operation.ranges:
-            watched = reads if event.op in _FILLED_BY_COPY else reads + writes
-            operation.versions = [(weakref.ref(t), t._version) for t in watched if _counted(t)]
-            self._open[event.n] = operation
-            self.exposed += operation.exposed
+        with lock:
+            for tensors, written in ((reads, False), (writes, True), (results, True)):
+                for tensor in filter(has_memory, tensors):
+                    part = ByteRange.of(tensor)
+                    key = (part.start, next(self._numbers))
+                    operation.keys.append(key)
+                    insort(self._ranges, (*key, part, written, operation))
+                    self._longest = max(self._longest, part.stop - part.start)
+            if operation.keys:
+                watched = reads if event.op in _FILLED_BY_COPY else reads + writes
+                operation.versions = [(weakref.ref(t), t._version) for t in watched if _counted(t)]
+                self._open[event.n] = operation
+                self.exposed += operation.exposed
 
     def begin_wait(self, n: int) -> None:
         """Someone begins to wait for operation `n`."""
-        if n in self._open and self._open[n].event.op in _FILLED_BY_COPY:
-            self._open[n].being_waited_for = True
+        operation = self._open.get(n)
+        if operation and operation.event.op in _FILLED_BY_COPY:
+            operation.being_waited_for = True
 
     def finish(self, n: int) -> bool:
         """Operation `n` was waited for; tells if its memory was changed without being noticed."""
-        operation = self._open.pop(n, None)
-        if operation is None:
-            return False
-        self.exposed -= operation.exposed
-        for part in operation.ranges:
-            place = bisect_left(self._ranges, (part.start,))
-            while self._ranges[place][2] is not part:
-                place += 1
-            del self._ranges[place]
-        if not self._open:
-            self._longest = 0
+        with lock:
+            operation = self._open.pop(n, None)
+            if operation is None:
+                return False
+            self.exposed -= operation.exposed
+            for key in operation.keys:
+                del self._ranges[bisect_left(self._ranges, key)]
+            if not self._open:
+                self._longest = 0
         return not operation.told and any(
             (tensor := reference()) is not None and tensor._version != version
             for reference, version in operation.versions
@@ -92,18 +94,24 @@ class InFlightBuffers:
 
     def disturbed(
         self, reads: Iterable[torch.Tensor], writes: Iterable[torch.Tensor]
-    ) -> Iterator[tuple[str, CommEvent]]:
+    ) -> list[tuple[str, CommEvent]]:
         """(kind of warning, operation) for each one that reading and writing these would disturb.
 
         An operation is named once for each kind, however often it is disturbed.
         """
-        for tensor in filter(has_memory, writes):
-            for _, operation in self._met_by(tensor):
-                yield from _tell("rewritten_in_flight", operation)
-        for tensor in filter(has_memory, reads):
-            for written, operation in self._met_by(tensor):
-                if written:
-                    yield from _tell("read_before_wait", operation)
+        with lock:
+            found = [
+                ("rewritten_in_flight", operation)
+                for tensor in filter(has_memory, writes)
+                for _, operation in self._met_by(tensor)
+            ]
+            found += [
+                ("read_before_wait", operation)
+                for tensor in filter(has_memory, reads)
+                for written, operation in self._met_by(tensor)
+                if written
+            ]
+            return [(kind, operation.event) for kind, operation in found if _new(kind, operation)]
 
     def _met_by(self, tensor: torch.Tensor) -> Iterator[tuple[bool, _InFlight]]:
         start = tensor.data_ptr()
@@ -114,11 +122,12 @@ class InFlightBuffers:
                 yield written, operation
 
 
-def _tell(kind: str, operation: _InFlight) -> Iterator[tuple[str, CommEvent]]:
+def _new(kind: str, operation: _InFlight) -> bool:
     # Whoever rewrites a buffer in place also reads it: one warning says it.
-    if kind not in operation.told and "rewritten_in_flight" not in operation.told:
-        operation.told.add(kind)
-        yield kind, operation.event
+    if kind in operation.told or "rewritten_in_flight" in operation.told:
+        return False
+    operation.told.add(kind)
+    return True
 
 
 def _counted(tensor: torch.Tensor) -> bool:

@@ -9,7 +9,7 @@ number, and times are `time.monotonic()` in seconds:
     ["group", id, name, [global ranks]]
     ["frame", id, file, line, function]
     ["issue", n, op, group id, peer, tag, nbytes, [shapes], dtype, reduce_op, blocking, native,
-              time, [frame ids], [spans], [splits] or null]
+              time, [frame ids], [spans], [splits] or null, thread]
     ["wait", n, time]           wait() was called
     ["done", n, time, peer]     it returned; the peer is where a message from any rank came from
     ["compute", start, end, seconds, [spans]]
@@ -29,8 +29,9 @@ from pathlib import Path
 from typing import Any
 
 from .events import Block, CommEvent, ComputeSpan, Frame, Label, RankWarning
+from .threads import lock
 
-VERSION = 3
+VERSION = 4
 _text = functools.lru_cache(maxsize=4096)(json.dumps)  # the same few strings and shapes recur
 
 
@@ -58,11 +59,13 @@ class JournalWriter:
         peer = "null" if e.peer is None else e.peer
         spans = _text(e.spans) if e.spans else "[]"
         splits = _text(e.splits) if e.splits else "null"
-        self._write(
-            f'["issue",{e.n},"{e.op}",{self._group(e)},{peer},{e.tag},{e.nbytes},{_text(e.shapes)},'
-            f'"{e.dtype}",{_text(e.reduce_op)},{_json(e.blocking)},{_json(e.native)},'
-            f"{e.issued!r},{self._where(e.where)},{spans},{splits}]"
-        )
+        with lock:
+            group, where = self._group(e), self._where(e.where)
+            self._write(
+                f'["issue",{e.n},"{e.op}",{group},{peer},{e.tag},{e.nbytes},{_text(e.shapes)},'
+                f'"{e.dtype}",{_text(e.reduce_op)},{_json(e.blocking)},{_json(e.native)},'
+                f"{e.issued!r},{where},{spans},{splits},{e.thread}]"
+            )
 
     def wait(self, n: int, time: float) -> None:
         self._write(f'["wait",{n},{time!r}]')
@@ -73,7 +76,8 @@ class JournalWriter:
     def compute(self, start: float, end: float, seconds: float, spans: Sequence[str]) -> None:
         # Goes out with the next line: computation ends where something else is written.
         labels = _text(tuple(spans)) if spans else "[]"
-        self._new.append(f'["compute",{start!r},{end!r},{seconds!r},{labels}]')
+        with lock:
+            self._new.append(f'["compute",{start!r},{end!r},{seconds!r},{labels}]')
 
     def label(self, name: str, start: float, end: float) -> None:
         self._write(f'["label",{_text(name)},{start!r},{end!r}]')
@@ -85,15 +89,17 @@ class JournalWriter:
         self._write(f'["kind",{n},"{kind}"]')
 
     def warning(self, warning: RankWarning) -> None:
-        frames = f"{self._where(warning.where)},{self._where(warning.issued_at)}"
-        self._write(f'["warning","{warning.kind}",{_text(warning.message)},{frames}]')
+        with lock:
+            frames = f"{self._where(warning.where)},{self._where(warning.issued_at)}"
+            self._write(f'["warning","{warning.kind}",{_text(warning.message)},{frames}]')
 
     def end(self, time: float, whole: bool) -> None:
         self._write(f'["end",{time!r},{_json(whole)}]')
 
     def close(self) -> None:
-        self._writer = None
-        os.close(self._fd)
+        with lock:
+            self._writer = None
+            os.close(self._fd)
 
     def _where(self, frames: tuple[Frame, ...]) -> str:
         return "[" + ",".join([self._frames.get(f) or self._define(f) for f in frames]) + "]"
@@ -113,13 +119,14 @@ class JournalWriter:
         return self._groups[key]
 
     def _write(self, line: str) -> None:
-        if os.getpid() != self._writer:
-            return
-        if self._new:
-            line = "\n".join([*self._new, line])
-            self._new.clear()
-        # One write a line: a reader sees whole lines, or a last one that is cut short.
-        os.write(self._fd, (line + "\n").encode())
+        with lock:
+            if os.getpid() != self._writer:
+                return
+            if self._new:
+                before, self._new = self._new, []
+                line = "\n".join([*before, line])
+            # One write a line: a reader sees whole lines, or a last one that is cut short.
+            os.write(self._fd, (line + "\n").encode())
 
 
 def _json(flag: bool) -> str:
@@ -180,7 +187,7 @@ class RankJournal:
 
     def _issue(self, n: int, op: str, group: int, *fields: Any) -> None:
         peer, tag, size, shapes, dtype, reduce_op, blocking, native, time, *rest = fields
-        where, spans, splits = rest
+        where, spans, splits, thread = rest
         self.events.append(
             CommEvent(
                 self.rank,
@@ -199,6 +206,7 @@ class RankJournal:
                 where=self._frames_of(where),
                 spans=tuple(spans),
                 splits=splits and tuple(splits),
+                thread=thread,
             )
         )
 

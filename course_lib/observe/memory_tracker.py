@@ -41,6 +41,7 @@ from torch.optim.optimizer import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .journal import JournalWriter
+from .threads import lock
 
 KINDS = ("parameters", "gradients", "optimizer", "activations", "communication", "other")
 
@@ -145,18 +146,23 @@ class MemoryTracker(TorchDispatchMode):
         return None
 
     def _block(self, storage: torch.UntypedStorage) -> _Block:
-        key = storage._cdata
-        block = self._blocks.get(key)
+        block = self._blocks.get(storage._cdata)
         if block is None:
-            label = self._spans[-1] if self._spans and self._spans[-1] in KINDS else None
-            block = self._blocks[key] = _Block(self._count, label)
-            self._count += 1
-            block.reference = weakref.ref(storage, lambda _: self._freed(key))
-            if label:
-                self._journal.kind(block.n, label)
+            with lock:
+                block = self._blocks.get(storage._cdata) or self._first_seen(storage)
         if storage.nbytes() != block.nbytes:
             block.nbytes = storage.nbytes()
             self._write(block)
+        return block
+
+    def _first_seen(self, storage: torch.UntypedStorage) -> _Block:
+        key = storage._cdata
+        label = self._spans[-1] if self._spans and self._spans[-1] in KINDS else None
+        block = self._blocks[key] = _Block(self._count, label)
+        self._count += 1
+        block.reference = weakref.ref(storage, lambda _: self._freed(key))
+        if label:
+            self._journal.kind(block.n, label)
         return block
 
     def _freed(self, key: int) -> None:
@@ -189,18 +195,20 @@ class MemoryTracker(TorchDispatchMode):
     def _keep(self, tensors: Iterable[torch.Tensor]) -> list[_Block]:
         """A graph keeps these."""
         blocks = [block for tensor in tensors if (block := self._see(tensor)) is not None]
-        for block in blocks:
-            block.saves += 1
-            if block.saves == 1:
-                self._write(block)
+        with lock:
+            for block in blocks:
+                block.saves += 1
+                if block.saves == 1:
+                    self._write(block)
         return blocks
 
     def _let_go(self, blocks: list[_Block]) -> None:
-        for block in blocks:
-            if block.saves > 0:  # else it has been given back
-                block.saves -= 1
-                if block.saves == 0:
-                    self._write(block)
+        with lock:
+            for block in blocks:
+                if block.saves > 0:  # else it has been given back
+                    block.saves -= 1
+                    if block.saves == 0:
+                        self._write(block)
 
     def _around_hooks(self) -> Any:
         """Hooks of others, as of a checkpoint, go before ours: look at what they keep."""

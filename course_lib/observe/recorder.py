@@ -7,6 +7,7 @@ other operator (`watch`). Who asks for memory has every operator watched from be
 (`memory_tracker`).
 """
 
+import itertools
 import os
 import sys
 import time
@@ -26,6 +27,7 @@ from .handles import Handles
 from .journal import JournalWriter
 from .memory_tracker import MemoryTracker
 from .stopwatch import Stopwatch
+from .threads import ThreadState, lock
 from .watch import Watch
 
 
@@ -54,15 +56,17 @@ class Recorder:
             raise RuntimeError(f"a recorder is already open, writing to {Recorder._open.path}")
         self._introduced = False
         self._count = 0
-        self._spans: list[str] = []
-        self._begins: list[float] = []
+        self._thread = ThreadState(itertools.count())
+        self._labels = self._thread.labels  # of the thread that opened this
         self._groups: dict[str, tuple[int, ...]] = {}
         self._told: set[tuple] = set()
         self._journal = JournalWriter(self.path)
-        self._tracker = MemoryTracker(self._journal, self._spans) if self.memory else None
+        self._tracker = MemoryTracker(self._journal, self._labels) if self.memory else None
         self._watch = Watch(self._warn, self._tracker)
-        self._stopwatch = Stopwatch(self._journal, self._spans)
-        self._handles = Handles(self._journal, self._watch, self._warn, self._stopwatch)
+        self._stopwatch = Stopwatch(self._journal, self._labels)
+        self._handles = Handles(
+            self._journal, self._watch, self._warn, self._stopwatch, self._thread
+        )
         self._hooks = DispatchHooks()
         self._journal.clock(time.time() - time.monotonic())
         if dist.is_initialized():
@@ -95,7 +99,7 @@ class Recorder:
         self._watch.arrange(over=True)
         if self._tracker:
             self._tracker.__exit__(kind, problem, traceback)
-        while self._spans:
+        while self._thread.labels:
             self._end_label()
         self._journal.end(time.monotonic(), whole=kind is None)
         self._journal.close()
@@ -113,10 +117,11 @@ class Recorder:
         where: tuple[Frame, ...],
         issued_at: tuple[Frame, ...] = (),
     ) -> None:
-        if (kind, where, issued_at) not in self._told:  # a line in a loop is told once
-            self._told.add((kind, where, issued_at))
-            assert self.rank is not None
-            self._journal.warning(RankWarning(self.rank, kind, message, where, issued_at))
+        assert self.rank is not None
+        with lock:
+            if (kind, where, issued_at) not in self._told:  # a line in a loop is told once
+                self._told.add((kind, where, issued_at))
+                self._journal.warning(RankWarning(self.rank, kind, message, where, issued_at))
 
     # -----------------------------------------------------------------------------------------
 
@@ -152,7 +157,8 @@ class Recorder:
                     raise ValueError(reason[1])
                 self._watch.calling(each, stack.where)
         # Written before it is carried out: gloo may abort the process in the middle of it.
-        events = [self._issue(each, stack, held) for each in batch]
+        with lock:  # a number and its line belong together
+            events = [self._issue(each, stack, held) for each in batch]
         try:
             result = carry_out()
         except BaseException:
@@ -185,8 +191,9 @@ class Recorder:
             not held,
             time.monotonic(),
             where=stack.where,
-            spans=tuple(self._spans),
+            spans=self._open_labels(),
             splits=call.splits,
+            thread=self._thread.number,
         )
         self._count += 1
         if self._tracker:
@@ -220,22 +227,29 @@ class Recorder:
 
     def _enter_span(self, args: tuple, kwargs: dict, carry_out: Callable[[], Any]) -> Any:
         self._stopwatch.stop()
-        self._spans.append(args[0])
-        self._begins.append(time.monotonic())
+        self._thread.labels.append(args[0])
+        self._thread.begins.append(time.monotonic())
         result = carry_out()
         self._stopwatch.start()
         return result
 
     def _leave_span(self, args: tuple, kwargs: dict, carry_out: Callable[[], Any]) -> Any:
         self._stopwatch.stop()
-        if self._spans:
+        if self._thread.labels:
             self._end_label()
         result = carry_out()
         self._stopwatch.start()
         return result
 
     def _end_label(self) -> None:
-        self._journal.label(self._spans.pop(), self._begins.pop(), time.monotonic())
+        name, begin = self._thread.labels.pop(), self._thread.begins.pop()
+        self._journal.label(name, begin, time.monotonic())
+
+    def _open_labels(self) -> tuple[str, ...]:
+        """Of this thread, and before them those within which the rank has set it to work."""
+        if self._thread.number == 0:
+            return tuple(self._labels)
+        return (*self._labels, *self._thread.labels)
 
     def _backward(self, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -48,13 +48,17 @@ class Trace:
     def waiting(self, rank: int) -> CommEvent | None:
         """What the rank is waiting in, if that is the last thing it is known to have done.
 
-        An operation of C++ code, whose wait is not seen, counts from its issue.
+        An operation of C++ code, whose wait is not seen, counts from its issue. What a helper
+        thread waits in counts if the rank's main thread has done nothing since: most likely it
+        waits for the helper.
         """
         events = self.of(rank)
-        waited = [(event.waited, event) for event in events if event.waited is not None]
-        since, last = max(waited, key=lambda each: each[0], default=(0.0, None))
-        if last and last.done is None and not any(_later(e, since) for e in events):
-            return last
+        for thread in sorted({event.thread for event in events}):
+            own = [event for event in events if event.thread in (0, thread)]
+            waited = [(e.waited, e) for e in own if e.thread == thread and e.waited is not None]
+            since, last = max(waited, key=lambda each: each[0], default=(0.0, None))
+            if last and last.done is None and not any(_later(e, since) for e in own):
+                return last
         return next((e for e in events if e.native and e.done is None), None)
 
     def traffic(self) -> Traffic:

@@ -17,7 +17,7 @@ class Traffic:
         sent, and for the rank that it was sent to.
     messages[r]: how many messages rank r sent.
     matrix[source][destination]: bytes.
-    by_operation[op]: (sent, received), as above, of this operation alone.
+    by_operation[op]: (sent, received), as above, of this operation only.
     """
 
     def __init__(self, world_size: int, events: Iterable[CommEvent]):

@@ -3,7 +3,7 @@
 A `TorchDispatchMode` sees every operator, and doubles the time of a small one. So it is only in the
 way while there is something to look for: from the issue of an asynchronous operation to its wait,
 if a line of the learner issued it. What the course's techniques have in flight is compared by
-version number alone at its wait, so that their runs are recorded at the speed that they have.
+version number only, at its wait, so that their runs are recorded at the speed that they have.
 Inside backward it cannot be put up (autograd restores the modes after each node); what is in flight
 then is looked after from the end of backward on, and compared by version number at its wait.
 """

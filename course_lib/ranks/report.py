@@ -121,7 +121,9 @@ def _where(states: dict[int, str], failures: dict[int, Failure], trace: Trace | 
         frames = failure.where if failure else ()
         doing = state
         if failure and trace and (event := trace.waiting(rank) or _last(trace, rank, failure)):
-            doing, frames = f"waits {describe(event)}", frames or event.where
+            # The stack that was asked for is the main thread's.
+            frames = event.where if event.thread else frames or event.where
+            doing = f"waits {describe(event)}"
         rows.append((rank, doing, frames[0] if frames else None))
     width = max((len(doing) for _, doing, _ in rows), default=0)
     digits = len(str(max(states, default=0)))

@@ -9,6 +9,7 @@ import os
 import select
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from course_lib.observe import Trace, read_trace
 from .hostclient import Host
 from .progress import Bar
 from .rundir import RunDir
+from .sources import read_dump
 
 _TICK = 0.25
 _START = 60.0  # the most that starting the processes may take; the time-out counts from there
@@ -174,7 +176,15 @@ class Watch:
             return False
         ranks = self.outcome.unfinished
         trace = self._trace(ranks)
-        return all(trace.waiting(rank) is not None for rank in ranks)
+        waiting = {rank: event for rank in ranks if (event := trace.waiting(rank))}
+        helpers = [rank for rank, event in waiting.items() if event.thread]
+        return len(waiting) == len(ranks) and all(map(self._waits_for_a_thread, helpers))
+
+    def _waits_for_a_thread(self, rank: int) -> bool:
+        """Whether the rank's main thread is in a join, a lock or a future, and not in a sleep."""
+        self.ask_for_stacks()
+        frames = read_dump(self.run_dir.of(rank, "stack").read_text())
+        return bool(frames) and frames[0].file == threading.__file__
 
     def _lost_a_message(self) -> bool:
         """Whether a rank, finished or not, has dropped the handle of a send."""

@@ -1,0 +1,33 @@
+"""What the threads of a rank share, and what each has of its own.
+
+A rank may send from helper threads. Then several of them append to one journal and to one table of
+what is under way: each change is made whole, under one lock, which is never held while anything is
+sent or waited for. Taking a free lock costs less than a tenth of a microsecond.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+
+from torch._C._distributed_c10d import Work
+
+# Re-entrant, as garbage may be collected at any moment, and handles that nobody keeps tell of it.
+lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # Another thread may hold it while the rank forks, and that thread is not in the child.
+    os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+class ThreadState(threading.local):
+    """What belongs to one thread; the attributes are those of whoever looks.
+
+    number: 0 in the thread that made this, then as they come.
+    labels, begins: the labels that it has open, outermost first, and since when.
+    fresh: the handle of its last operation, until it does something else.
+    """
+
+    def __init__(self, numbers: Iterator[int]):
+        self.number = next(numbers)
+        self.labels: list[str] = []
+        self.begins: list[float] = []
+        self.fresh: Work | None = None
