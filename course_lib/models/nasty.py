@@ -37,7 +37,7 @@ class Unused(nn.Module):
 
 
 class Tied(nn.Module):
-    """One matrix in two places: its gradient is a sum, and there is one optimizer state for it."""
+    """One matrix used twice: its gradient is a sum, and there is one optimizer state for it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -73,8 +73,8 @@ class Embedding(nn.Module):
         self.positions = nn.Embedding(seq, hidden)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        places = torch.arange(tokens.shape[-1], device=tokens.device)
-        return self.tokens(tokens) + self.positions(places)  # (B, T) -> (B, T, C)
+        positions = torch.arange(tokens.shape[-1], device=tokens.device)
+        return self.tokens(tokens) + self.positions(positions)  # (B, T) -> (B, T, C)
 
 
 class Head(nn.Module):
@@ -111,7 +111,7 @@ class TinyGPT(nn.Module):
         return self.head(x)
 
     def loss(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Mean cross-entropy over the places that `targets` (B, T) does not ignore."""
+        """Mean cross-entropy over the positions that `targets` (B, T) does not ignore."""
         return token_loss(self(tokens), targets)
 
 

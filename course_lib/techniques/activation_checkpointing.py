@@ -11,7 +11,7 @@ Sublinear Memory Cost", arXiv 1604.06174, 2016, section 4). Or run again only wh
 cheap, as attention's inside is: "selective" (Korthikanti et al., 2022, section 5).
 
 The recomputing itself is `torch.utils.checkpoint`, which also restores the random state, so that
-dropout drops the same.
+dropout drops the same. Needs no neighbour.
 """
 
 import math
@@ -27,7 +27,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 class Segment(nn.Sequential):
-    """Layers of which backward keeps the input alone."""
+    """Layers of which backward keeps only the input."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return checkpoint(super().forward, x, use_reentrant=False)
@@ -54,7 +54,7 @@ def best_segment(layers: int) -> int:
 
 
 def checkpoint_modules(modules: Iterable[nn.Module]) -> None:
-    """Let each of `modules` keep its inputs alone, in place: selective checkpointing.
+    """Let each of `modules` keep only its inputs, in place: selective checkpointing.
 
     checkpoint_modules(block.attention for block in model.blocks)
     """

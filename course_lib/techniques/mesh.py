@@ -12,7 +12,7 @@ Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters
 SC 2021, sections 3.1 and 3.2 (arXiv 2104.04473).
 
 A mesh is plain data, with which a run can also be planned: only `open` loads torch. A further axis
-is a field of `Mesh` and its name in `AXES`.
+is a field of `Mesh` and its name in `AXES`. Needs no neighbour.
 """
 
 import math

@@ -9,17 +9,21 @@ Both halves lose small updates: in bf16, 1 - 0.001 is 1. So a master copy in fp3
 the model gets it rounded after each step. fp16 also loses small gradients, so the loss is scaled up
 before backward and the gradients down after it; bf16 has the range of fp32 and needs no scaling.
 
-Bytes a parameter with Adam: 2 + 2 in the model, 4 + 4 + 4 in the optimizer.
+Bytes per parameter with Adam: 2 + 2 in the model, 4 + 4 + 4 in the optimizer.
 
 Micikevicius et al., "Mixed Precision Training", ICLR 2018, section 3.
+
+Needs of its neighbours: make_optimizer.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+
+from .make_optimizer import MakeOptimizer
 
 
 class LossScaler:
@@ -76,7 +80,7 @@ class MixedPrecision:
     def __init__(
         self,
         model: nn.Module,
-        make_optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer],
+        make_optimizer: MakeOptimizer,
         dtype: torch.dtype = torch.bfloat16,
         *,
         scaler: LossScaler | None = None,

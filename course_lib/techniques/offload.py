@@ -4,16 +4,18 @@
                  gradients down, as backward makes them  v     ^  parameters up, as they are stepped
     host      masters, momentum, variance (12 bytes)    step of the optimizer
 
-Of 16 bytes a parameter 2 stay on the device. Any other cut of the work moves more or computes more
-on the slow side: this one sends 2 bytes a parameter down and 2 up in a step, 4 in all. Both
+Of 16 bytes per parameter 2 stay on the device. Any other cut of the work moves more or computes
+more on the slow side: this one sends 2 bytes per parameter down and 2 up in a step, 4 in all. Both
 directions are hidden behind work: gradients travel while backward goes on, and parameters of one
 bucket travel while the host steps the next.
 
 Ren et al., "ZeRO-Offload: Democratizing Billion-Scale Model Training", USENIX ATC 2021, sections
 3 and 4.
+
+Needs of its neighbours: collectives (fusion), make_optimizer.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,8 +23,8 @@ from torch import nn
 from torch.profiler import record_function
 
 from .collectives.fusion import pack
+from .make_optimizer import MakeOptimizer
 
-MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 BUCKET_BYTES = 4 * 2**20
 
 

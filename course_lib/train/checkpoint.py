@@ -28,7 +28,7 @@ _NAME = re.compile(r"step-(\d+)")
 def save(training: ThreeD, folder: Path, step: int) -> None:
     """Save after `step`; all ranks call it. Of what several ranks have, the first saves."""
     state = whole_state(training)
-    if training.place["data"] or training.place["tensor"]:
+    if training.coordinates["data"] or training.coordinates["tensor"]:
         state = {}
     saving, saved = folder / f"saving-{step:06}", folder / f"step-{step:06}"
     dcp.save(state, checkpoint_id=saving)

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,14 +11,9 @@ import torch
 from course_lib.models import TinyGPT, tiny_gpt
 from course_lib.techniques import three_d
 from course_lib.techniques.mesh import Mesh
-from course_lib.techniques.schedules import Schedule, gpipe, interleaved, one_f_one_b, zb_h1
+from course_lib.techniques.schedules import BY_NAME, Schedule
 
-SCHEDULES: dict[str, Callable[[int, int, int], Schedule]] = {
-    "gpipe": lambda p, m, v: gpipe(p, m),
-    "1f1b": lambda p, m, v: one_f_one_b(p, m),
-    "interleaved": interleaved,
-    "zb-h1": lambda p, m, v: zb_h1(p, m),
-}
+SCHEDULES = {name.lower(): make for name, make in BY_NAME.items()}
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -105,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     pipeline.add_argument(
         "--stages-per-rank", type=_positive, default=2, help="with --schedule interleaved"
     )
-    pipeline.add_argument("--recompute", action="store_true", help="keep stages' inputs alone")
+    pipeline.add_argument("--recompute", action="store_true", help="keep only the stages' inputs")
     pipeline.add_argument("--precision", choices=PRECISIONS, default="fp32", help="of the model")
 
     model = parser.add_argument_group("model and data")

@@ -13,10 +13,7 @@ from .view import View, said
 Table = Sequence[Sequence[schedules.Op]]
 KINDS: dict[str, Callable[[int, int, int], Table]] = {
     "naive": lambda p, m, v: [[op for i in range(m) for op in _through(s, i)] for s in range(p)],
-    "GPipe": lambda p, m, v: schedules.gpipe(p, m),
-    "1F1B": lambda p, m, v: schedules.one_f_one_b(p, m),
-    "interleaved": schedules.interleaved,
-    "ZB-H1": lambda p, m, v: schedules.zb_h1(p, m),
+    **schedules.BY_NAME,
 }
 
 

@@ -14,7 +14,7 @@ from course_lib.models import NASTY_MODELS, batches, tiny_gpt, train
 from course_lib.models.nasty import INPUTS, OUTPUTS
 from course_lib.models.tiny_gpt import token_loss
 from course_lib.ranks import RankError, collect
-from course_lib.techniques.data_parallel import DataParallel
+from course_lib.techniques.data_parallel import DataParallel, NaiveDataParallel
 
 STEPS = 10
 
@@ -72,6 +72,29 @@ def test_ten_steps_are_those_of_one_process(world_size: int) -> None:
             for key, want in oracles[name].parameters[step].items():
                 difference = (got[key] - want).abs().max()
                 assert difference < 1e-10, (name, first, step, key)
+
+
+def test_the_naive_one_takes_these_steps_too() -> None:
+    steps = data(6)
+
+    def on_ranks():
+        rank, found = dist.get_rank(), {}
+        for name, make in NASTY_MODELS.items():
+            model = NaiveDataParallel(make(rank))
+            optimizer = sgd(p for p in model.parameters() if p.requires_grad)
+            for x, y in steps:
+                optimizer.zero_grad()
+                mse(model, x[rank::2], y[rank::2]).backward()
+                model.average_gradients()
+                optimizer.step()
+            found[name] = copies(model.module)
+        return found
+
+    oracles = {name: train(make(0), steps, sgd, mse) for name, make in NASTY_MODELS.items()}
+    for found in collect(on_ranks, 2):
+        for name, got in found.items():
+            for key, want in oracles[name].parameters[-1].items():
+                assert (got[key] - want).abs().max() < 1e-10, (name, key)
 
 
 def test_float32_stays_within_what_rounding_can_do() -> None:

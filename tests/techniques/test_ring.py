@@ -8,8 +8,12 @@ import torch.distributed as dist
 
 from course_lib.ranks import collect
 from course_lib.techniques.collectives.members import Members
-from course_lib.techniques.collectives.pipelined_ring import pipelined
-from course_lib.techniques.collectives.ring import one_by_one, ring_all_reduce
+from course_lib.techniques.collectives.pipelined_ring import pipelined, spreading, summing
+from course_lib.techniques.collectives.ring import (
+    all_gather_one_by_one,
+    reduce_scatter_one_by_one,
+    ring_all_reduce,
+)
 
 CHUNK = 10  # elements
 
@@ -19,21 +23,24 @@ def chunks_of(rank: int, n: int) -> list[torch.Tensor]:
     return [torch.full((CHUNK,), 10**rank) * (i + 1) for i in range(n)]
 
 
-def make_hops(travel, *phases: str, **options):
+def one_by_one(*phases: str):
     """Reduce-scatter ("sum"), all-gather ("spread"), or the one and then the other."""
     members = Members.of(None)
-    n, r = len(members), members.place
-    chunks = chunks_of(r, n)
+    chunks = chunks_of(members.rank, len(members))
+    if "sum" in phases:
+        reduce_scatter_one_by_one(chunks, members)
+    if "spread" in phases:
+        all_gather_one_by_one(chunks, members)
+    return chunks
 
-    def hops(phase: str, shift: int):
-        if phase not in phases:
-            return []
-        return [
-            (chunks[(r - step - shift) % n], chunks[(r - step - shift - 1) % n])
-            for step in range(n - 1)
-        ]
 
-    travel(hops("sum", 1), hops("spread", 0), members, **options)
+def in_segments(*phases: str, **options):
+    """The same by the hops of both at once."""
+    members = Members.of(None)
+    chunks = chunks_of(members.rank, len(members))
+    adding = summing(chunks, members) if "sum" in phases else []
+    copying = spreading(chunks, members) if "spread" in phases else []
+    pipelined(adding, copying, members, **options)
     return chunks
 
 
@@ -45,11 +52,9 @@ def test_segments_give_what_whole_chunks_give(world_size: int) -> None:
     phases = [("sum",), ("spread",), ("sum", "spread")]
 
     def all_ways():
-        answers = {"one by one": [make_hops(one_by_one, *phase) for phase in phases]}
+        answers = {"one by one": [one_by_one(*phase) for phase in phases]}
         for size in sizes:
-            answers[size] = [
-                make_hops(pipelined, *phase, segment_bytes=8 * size) for phase in phases
-            ]
+            answers[size] = [in_segments(*phase, segment_bytes=8 * size) for phase in phases]
         return answers
 
     ones = int("1" * world_size)
@@ -64,7 +69,7 @@ def test_segments_give_what_whole_chunks_give(world_size: int) -> None:
 
 def test_segments_cost_messages_but_no_bytes() -> None:
     def run(segment_bytes: int):
-        make_hops(pipelined, "sum", segment_bytes=segment_bytes)
+        in_segments("sum", segment_bytes=segment_bytes)
 
     whole = collect(run, 3, (1000,)).trace.traffic()
     cut = collect(run, 3, (8 * 4,)).trace.traffic()
@@ -75,7 +80,7 @@ def test_segments_cost_messages_but_no_bytes() -> None:
 
 def test_the_next_segment_leaves_before_the_last_has_arrived() -> None:
     def run():
-        make_hops(pipelined, "sum", segment_bytes=8 * 5)
+        in_segments("sum", segment_bytes=8 * 5)
 
     for rank in range(2):
         events = collect(run, 2).trace.of(rank)
@@ -86,7 +91,7 @@ def test_the_next_segment_leaves_before_the_last_has_arrived() -> None:
 
 def test_the_second_phase_is_awaited_before_the_first_is_added_up() -> None:
     def run():
-        make_hops(pipelined, "sum", "spread")
+        in_segments("sum", "spread")
 
     trace = collect(run, 2).trace
     for rank in range(2):

@@ -120,6 +120,29 @@ def test_one_process_goes_on_from_it_and_back(tmp_path, optimizer: str) -> None:
             assert max(differences([found[name]], list(steps)[-1:]))[0] < 1e-10, name
 
 
+def test_without_groups_parameters_are_in_the_models_order_at_every_stage(tmp_path) -> None:
+    """One process numbers the optimizer's state by that order, and stages compare it."""
+    batch = data(1)
+
+    def save_and_load():
+        zero = Zero2(NASTY_MODELS["odd"](0), OPTIMIZERS["adamw"], bucket_bytes=1)
+        mse(zero.model, *map(mine, batch[0])).backward()
+        zero.step()
+        save(zero, tmp_path)
+        other = Zero3(NASTY_MODELS["odd"](1), OPTIMIZERS["adamw"])
+        load(other, tmp_path)
+        return whole(zero), whole(other)
+
+    for saved, loaded in collect(save_and_load, 2, observe=False):
+        assert max(differences([saved], [loaded]))[0] == 0
+    model = NASTY_MODELS["odd"](7)
+    plain = OPTIMIZERS["adamw"](model.parameters())
+    plain.load_state_dict(consolidate(tmp_path)["optimizer"])
+    assert [plain.state[p]["exp_avg"].shape for p in model.parameters()] == [
+        p.shape for p in model.parameters()
+    ]
+
+
 def save_one(folder: Path) -> dict:
     zero = make(Zero2, "odd")
     train(zero, 0, 1)

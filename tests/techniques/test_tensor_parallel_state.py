@@ -40,7 +40,7 @@ def masks():
     """Which elements are dropped: where all have the tensor, where each has a part, afterwards."""
     torch.manual_seed(0)
     rank, ones = dist.get_rank(), torch.ones(64, 64)
-    whole, part = Dropout(0.25)(ones), Dropout(0.25, place=rank)(ones)
+    whole, part = Dropout(0.25)(ones), Dropout(0.25, rank=rank)(ones)
     return whole, part, torch.rand(3)
 
 
@@ -114,11 +114,11 @@ def test_initial_values_agree_where_whole_and_differ_where_split():
     assert not torch.equal(keys[0], keys[2])
 
 
-def test_numbers_inside_a_stream_depend_on_its_place_and_leave_the_others_alone():
-    def numbers(place):
+def test_numbers_inside_a_stream_depend_on_its_rank_and_leave_the_others_alone():
+    def numbers(rank):
         torch.manual_seed(3)
         before = torch.rand(2)
-        with separate_stream(place):
+        with separate_stream(rank):
             inside = torch.rand(2)
         return before, inside, torch.rand(2)
 

@@ -15,7 +15,8 @@ To read in this order:
     consolidated      from there to one process, and back
     three_d_state     the state of a mesh, in the names and shapes of one process
 
-Needs of its neighbours: zero, and for three_d_state also three_d, with what these need.
+Needs of its neighbours: zero and three_d, with what these need (collectives, make_optimizer, mesh,
+schedules, tensor_parallel, pipeline).
 """
 
 from .consolidated import consolidate, load_whole

@@ -2,7 +2,7 @@
 
 model/NAME              elements of a parameter, in the precision of its master; or a buffer
 state/NAME/ENTRY        of what the optimizer keeps for each element, such as exp_avg
-scalar/NAME/ENTRY       what it keeps once a parameter, such as the number of steps
+scalar/NAME/ENTRY       what it keeps once per parameter, such as the number of steps
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,11 +41,11 @@ def own_parameters(zero: Zero) -> dict[str, Piece]:
     """This rank's pieces of the parameters; on rank 0 also what all ranks have a copy of."""
     names, pieces = names_of(zero.model), {}
     for flat, shard in _sharded(zero):
-        for parameter, place, tensor, size in zip(
-            flat.parameters, flat.places, flat.pieces(shard), flat.sizes, strict=True
+        for parameter, held, tensor, size in zip(
+            flat.parameters, flat.ranges, flat.pieces(shard), flat.sizes, strict=True
         ):
-            if place.numel:
-                pieces[f"model/{names[parameter]}"] = Piece(tensor, place.offset, size)
+            if held.numel:
+                pieces[f"model/{names[parameter]}"] = Piece(tensor, held.offset, size)
     if dist.get_rank(zero.group) == 0:
         pieces |= whole_parameters(zero)
     return pieces
@@ -68,14 +68,14 @@ def set_whole_parameters(zero: Zero, values: Mapping[str, torch.Tensor]) -> None
 def own_state(zero: Zero) -> dict[str, Piece]:
     """This rank's part of the optimizer's state. Who has an element 0 has the scalars."""
     pieces: dict[str, Piece] = {}
-    for parameter, name, place, size in _trained(zero):
+    for parameter, name, held, size in _trained(zero):
         state = zero.optimizer.state.get(zero.sharded.pieces[parameter], {})
         for entry, value in state.items():
             if not isinstance(value, torch.Tensor):
                 continue  # SGD without momentum notes that it has none
             if value.dim():
-                pieces[f"state/{name}/{entry}"] = Piece(value, place.offset, size)
-            elif place.offset == 0:
+                pieces[f"state/{name}/{entry}"] = Piece(value, held.offset, size)
+            elif held.offset == 0:
                 pieces[f"scalar/{name}/{entry}"] = Piece(value.view(1), 0, 1)
     return pieces
 
@@ -83,18 +83,18 @@ def own_state(zero: Zero) -> dict[str, Piece]:
 def room_for_state(zero: Zero, dtypes: Mapping[str, torch.dtype]) -> dict[str, Piece]:
     """Tensors to fill for this rank's part of a state that has the entries of `dtypes`."""
     room: dict[str, Piece] = {}
-    own = {name: (place, size) for _, name, place, size in _trained(zero)}
+    own = {name: (held, size) for _, name, held, size in _trained(zero)}
     for key, dtype in dtypes.items():
         kind, name, _ = split(key)
         if kind == "model" or name not in own:
             continue
-        place, size = own[name]
+        held, size = own[name]
         if kind == "scalar":
             room[key] = Piece(torch.empty(1, dtype=dtype), 0, 1)
         else:
             device = zero.sharded.shards[0].device
-            empty = torch.empty(place.numel, dtype=dtype, device=device)
-            room[key] = Piece(empty, place.offset, size)
+            empty = torch.empty(held.numel, dtype=dtype, device=device)
+            room[key] = Piece(empty, held.offset, size)
     return room
 
 
@@ -141,9 +141,9 @@ def _replicated(zero: Zero) -> dict[str, torch.Tensor]:
 
 
 def _trained(zero: Zero) -> Iterator[tuple]:
-    """(parameter, name, place, elements) of those that this rank's optimizer has a piece of."""
+    """(parameter, name, held, elements) of those that this rank's optimizer has a piece of."""
     names = names_of(zero.model)
     for flat in zero.sharded.flats:
-        for parameter, place, size in zip(flat.parameters, flat.places, flat.sizes, strict=True):
-            if place.numel:
-                yield parameter, names[parameter], place, size
+        for parameter, held, size in zip(flat.parameters, flat.ranges, flat.sizes, strict=True):
+            if held.numel:
+                yield parameter, names[parameter], held, size

@@ -52,7 +52,7 @@ def fused_all_reduce(
     group: dist.ProcessGroup | None = None,
     all_reduce: Callable[..., object] = dist.all_reduce,
 ) -> list[torch.Tensor]:
-    """Sum each of `tensors` over the group, in place, with one `all_reduce` a buffer."""
+    """Sum each of `tensors` over the group, in place, with one `all_reduce` per buffer."""
     for run in pack(tensors, buffer_bytes):
         buffer = fuse(run)
         all_reduce(buffer, group=group)

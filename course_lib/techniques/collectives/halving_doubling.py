@@ -30,7 +30,7 @@ def halving_doubling_all_reduce(
     """Sum `tensor` over the group, in place."""
     members = Members.of(group)
     flat = flat_view(tensor)
-    n, r = len(members), members.place
+    n, r = len(members), members.rank
     if n == 1 or not flat.numel():
         return tensor
     p = 1 << (n.bit_length() - 1)
@@ -55,7 +55,7 @@ def halving_doubling_all_reduce(
 
 def _among_power_of_two(flat: torch.Tensor, members: Members) -> None:
     """Sum `flat` over `members`, whose number is a power of two, in place."""
-    p, r = len(members), members.place
+    p, r = len(members), members.rank
     missing = -flat.numel() % p
     padded = F.pad(flat, (0, missing)) if missing else flat
     chunks = padded.view(p, -1)

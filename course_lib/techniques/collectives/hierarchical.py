@@ -1,8 +1,8 @@
 """All-reduce for a cluster: most bytes stay inside the nodes, where links are fast.
 
 With L ranks on each node: reduce-scatter inside every node, so that each rank holds the node's sum
-of one chunk; all-reduce that chunk among the ranks with the same place on every node; all-gather
-inside every node. Two nodes of four:
+of one chunk; all-reduce that chunk among the ranks with the same local rank on every node;
+all-gather inside every node. Two nodes of four:
 
     node 0   rank 0   1   2   3      1. reduce-scatter along each row
                   |   |   |   |      2. all-reduce down each column, a quarter of the tensor
@@ -44,7 +44,7 @@ def hierarchical_all_reduce(
     two rings shortest.
     """
     members = Members.of(group)
-    n, r = len(members), members.place
+    n, r = len(members), members.rank
     per_node = ranks_per_node or _squarest(n)
     if n % per_node:
         raise ValueError(f"{n} ranks do not fill nodes of {per_node} ranks each")

@@ -9,19 +9,19 @@ import torch.distributed as dist
 
 @dataclass(frozen=True)
 class Members:
-    """The ranks of `group` that take part, as it counts them, and this rank's place among them."""
+    """The ranks of `group` that take part, as it counts them, and this one's rank among them."""
 
     ranks: Sequence[int]
-    place: int
+    rank: int
     group: dist.ProcessGroup | None
 
     @classmethod
     def of(cls, group: dist.ProcessGroup | None) -> "Members":
         """All ranks of `group` (None: the default group)."""
-        place = dist.get_rank(group)
-        if place < 0:
+        rank = dist.get_rank(group)
+        if rank < 0:
             raise ValueError(f"rank {dist.get_rank()} is not in the group that it calls with")
-        return cls(range(dist.get_world_size(group)), place, group)
+        return cls(range(dist.get_world_size(group)), rank, group)
 
     def __len__(self) -> int:
         return len(self.ranks)

@@ -23,6 +23,18 @@ SEGMENT_BYTES = 4 << 20
 Hop = tuple[torch.Tensor, torch.Tensor]  # what leaves to the right, what comes from the left
 
 
+def summing(chunks: list[torch.Tensor], members: Members) -> list[Hop]:
+    """The hops of reduce-scatter: what arrives is to be added to its chunk."""
+    n, r = len(members), members.rank
+    return [(chunks[(r - step - 1) % n], chunks[(r - step - 2) % n]) for step in range(n - 1)]
+
+
+def spreading(chunks: list[torch.Tensor], members: Members) -> list[Hop]:
+    """The hops of all-gather: what arrives is to replace its chunk."""
+    n, r = len(members), members.rank
+    return [(chunks[(r - step) % n], chunks[(r - step - 1) % n]) for step in range(n - 1)]
+
+
 def pipelined(
     adding: list[Hop],
     copying: list[Hop],
@@ -35,7 +47,7 @@ def pipelined(
     Receives are posted as early as can be, since a sender whose receiver waits already need not
     ask. What is to be added lands in one buffer: a second one, filled meanwhile, gained nothing.
     """
-    n, r, group = len(members), members.place, members.group
+    n, r, group = len(members), members.rank, members.group
     left, right = members.ranks[(r - 1) % n], members.ranks[(r + 1) % n]
     hops = len(adding) + len(copying)
     adding, copying = _in_segments(adding, segment_bytes), _in_segments(copying, segment_bytes)
@@ -95,7 +107,7 @@ _kept: ContextVar[torch.Tensor | None] = ContextVar("kept", default=None)
 
 
 def _room_for(piece: torch.Tensor) -> torch.Tensor:
-    """Where a piece lands before it is added; the next one lands in the same place."""
+    """Where a piece lands before it is added; the next one lands in the same memory."""
     nbytes = piece.numel() * piece.element_size()
     buffer = _kept.get()
     if buffer is None or buffer.numel() < nbytes:

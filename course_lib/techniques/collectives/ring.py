@@ -10,6 +10,9 @@ what rank r sends and what it receives:
     sends   r-1    r-2    r-3 = r+1           r      r-1    r-2
     gets    r-2    r-3    r = complete        r-1    r-2    r-3
 
+First the plain loops, which are all there is to it; then the functions to call, which take the same
+steps in segments where that is faster (pipelined_ring.py).
+
 Sent per rank: (n-1)/n of the tensor in each phase, 2 (n-1)/n in all, which no all-reduce can
 undercut; cost 2 (n-1) alpha + 2 (n-1)/n S beta.
 
@@ -22,7 +25,36 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from .members import Members, flat_view
-from .pipelined_ring import Hop, pipelined
+from .pipelined_ring import pipelined, spreading, summing
+
+
+def reduce_scatter_one_by_one(chunks: list[torch.Tensor], members: Members) -> None:
+    """In place: chunk r is complete on rank r afterwards, the others hold partial sums."""
+    n, r = len(members), members.rank
+    for step in range(n - 1):
+        outgoing, incoming = chunks[(r - step - 1) % n], chunks[(r - step - 2) % n]
+        arrived = torch.empty_like(incoming)
+        _pass_on(outgoing, arrived, members)
+        incoming += arrived
+
+
+def all_gather_one_by_one(chunks: list[torch.Tensor], members: Members) -> None:
+    """In place: chunk r of rank r is copied to all."""
+    n, r = len(members), members.rank
+    for step in range(n - 1):
+        _pass_on(chunks[(r - step) % n], chunks[(r - step - 1) % n], members)
+
+
+def _pass_on(outgoing: torch.Tensor, incoming: torch.Tensor, members: Members) -> None:
+    """Send to the right and receive from the left, and wait for both."""
+    n, r = len(members), members.rank
+    for work in members.start_exchange(outgoing, (r + 1) % n, incoming, (r - 1) % n):
+        work.wait()
+
+
+# -------------------------------------------------------------------------------------------------
+# What to call
+# -------------------------------------------------------------------------------------------------
 
 
 def ring_reduce_scatter(
@@ -35,7 +67,7 @@ def ring_reduce_scatter(
     members = Members.of(group)
     chunks = cut(flat_view(tensor).clone(), len(members))
     reduce_scatter_chunks(chunks, members)
-    return chunks[members.place].clone()
+    return chunks[members.rank].clone()
 
 
 def ring_all_gather(chunk: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
@@ -46,7 +78,7 @@ def ring_all_gather(chunk: torch.Tensor, group: dist.ProcessGroup | None = None)
     members = Members.of(group)
     flat = flat_view(chunk)
     gathered = flat.new_empty(len(members), flat.numel())
-    gathered[members.place] = flat
+    gathered[members.rank] = flat
     all_gather_chunks(list(gathered), members)
     return gathered.view(-1)
 
@@ -64,8 +96,36 @@ def ring_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None
 def ring_all_reduce_members(flat: torch.Tensor, members: Members) -> None:
     """Sum `flat` over `members`, in place."""
     chunks = cut(flat, len(members))
-    _travel(_summing(chunks, members), _spreading(chunks, members), members)
+    if _in_segments(chunks):
+        pipelined(summing(chunks, members), spreading(chunks, members), members)
+    else:
+        reduce_scatter_chunks(chunks, members)
+        all_gather_chunks(chunks, members)
     put_back(chunks, flat)
+
+
+def reduce_scatter_chunks(chunks: list[torch.Tensor], members: Members) -> None:
+    """In place: chunk r is complete on rank r afterwards, the others hold partial sums."""
+    if _in_segments(chunks):
+        pipelined(summing(chunks, members), [], members)
+    elif chunks[0].numel():
+        reduce_scatter_one_by_one(chunks, members)
+
+
+def all_gather_chunks(chunks: list[torch.Tensor], members: Members) -> None:
+    """In place: chunk r of rank r is copied to all."""
+    if _in_segments(chunks):
+        pipelined([], spreading(chunks, members), members)
+    elif chunks[0].numel():
+        all_gather_one_by_one(chunks, members)
+
+
+def _in_segments(chunks: list[torch.Tensor]) -> bool:
+    """Whether there is something to send, and many messages at once are faster.
+
+    They are with gloo. NCCL makes one wait for the other unless they are one batch.
+    """
+    return len(chunks) > 1 and chunks[0].numel() > 0 and chunks[0].is_cpu
 
 
 def cut(flat: torch.Tensor, n: int) -> list[torch.Tensor]:
@@ -85,47 +145,3 @@ def put_back(chunks: list[torch.Tensor], flat: torch.Tensor) -> None:
     for i in range(flat.numel() // size, len(chunks)):
         view = flat[i * size : (i + 1) * size]
         view.copy_(chunks[i][: view.numel()])
-
-
-def reduce_scatter_chunks(chunks: list[torch.Tensor], members: Members) -> None:
-    """In place: chunk r is complete on rank r afterwards, the others hold partial sums."""
-    _travel(_summing(chunks, members), [], members)
-
-
-def all_gather_chunks(chunks: list[torch.Tensor], members: Members) -> None:
-    """In place: chunk r of rank r is copied to all."""
-    _travel([], _spreading(chunks, members), members)
-
-
-def _summing(chunks: list[torch.Tensor], members: Members) -> list[Hop]:
-    """The hops of reduce-scatter."""
-    n, r = len(members), members.place
-    return [(chunks[(r - step - 1) % n], chunks[(r - step - 2) % n]) for step in range(n - 1)]
-
-
-def _spreading(chunks: list[torch.Tensor], members: Members) -> list[Hop]:
-    """The hops of all-gather."""
-    n, r = len(members), members.place
-    return [(chunks[(r - step) % n], chunks[(r - step - 1) % n]) for step in range(n - 1)]
-
-
-def _travel(adding: list[Hop], copying: list[Hop], members: Members) -> None:
-    """Make the hops; what arrives is added to its chunk in the first ones, then replaces it."""
-    hops = adding or copying
-    if hops and hops[0][0].numel():
-        # gloo moves any number of messages at once. NCCL makes one wait for the other unless they
-        # are one batch.
-        travel = pipelined if hops[0][0].device.type == "cpu" else one_by_one
-        travel(adding, copying, members)
-
-
-def one_by_one(adding: list[Hop], copying: list[Hop], members: Members) -> None:
-    """The algorithm as the papers tell it: send and receive, wait for both, add."""
-    n, r = len(members), members.place
-    for i, (outgoing, incoming) in enumerate(adding + copying):
-        add = i < len(adding)
-        arrived = torch.empty_like(incoming) if add else incoming
-        for work in members.start_exchange(outgoing, (r + 1) % n, arrived, (r - 1) % n):
-            work.wait()
-        if add:
-            incoming += arrived

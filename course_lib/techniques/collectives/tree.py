@@ -27,7 +27,7 @@ def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None
     flat = flat_view(tensor)
     if not flat.numel():
         return tensor
-    n, r = len(members), members.place
+    n, r = len(members), members.rank
     distances = [1 << level for level in range((n - 1).bit_length())]
     arrived = torch.empty_like(flat)
     for distance in distances:

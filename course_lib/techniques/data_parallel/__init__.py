@@ -2,6 +2,7 @@
 
 To read in this order:
 
+    naive                    what it is, in ten lines
     sampler                  which samples are whose
     buckets                  gradients that travel together
     overlapped               DataParallel: they travel while backward goes on
@@ -14,8 +15,16 @@ Needs of its neighbours: collectives (fusion, broadcast).
 
 from .clipping import clip_gradients
 from .distributed_optimizer import DistributedOptimizer
+from .naive import NaiveDataParallel
 from .overlapped import DataParallel
 from .sampler import ShardSampler
 from .uneven_inputs import agree
 
-__all__ = ["DataParallel", "DistributedOptimizer", "ShardSampler", "agree", "clip_gradients"]
+__all__ = [
+    "DataParallel",
+    "DistributedOptimizer",
+    "NaiveDataParallel",
+    "ShardSampler",
+    "agree",
+    "clip_gradients",
+]

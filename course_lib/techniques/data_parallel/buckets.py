@@ -63,7 +63,7 @@ class Bucket:
         From here on the gradients are the views. One copy of them all, when the bucket is complete,
         costs less time than one in each hook.
         """
-        absent, gradients, places = [], [], []
+        absent, gradients, targets = [], [], []
         for parameter, view in zip(self.parameters, self.views, strict=True):
             gradient = parameter.grad
             if gradient is None:
@@ -71,9 +71,9 @@ class Bucket:
                 view.zero_()
             elif gradient.data_ptr() != view.data_ptr():  # else backward has added to the view
                 gradients.append(gradient)
-                places.append(view)
+                targets.append(view)
                 parameter.grad = view
-        if places:
-            torch._foreach_copy_(places, gradients)
+        if targets:
+            torch._foreach_copy_(targets, gradients)
         self.buffer.mul_(scale)
         return absent

@@ -6,10 +6,11 @@
 The norm of an average is not the average of norms. A rank that clips its own gradient before the
 all-reduce scales it by a factor of its own, and the result is the gradient of nothing in
 particular. After the all-reduce all ranks hold the same gradient, hence the same norm, and need not
-exchange anything.
+exchange anything: what torch has for one process does.
 """
 
 import torch
+from torch import nn
 
 from .overlapped import DataParallel
 
@@ -26,11 +27,4 @@ def clip_gradients(model: DataParallel, max_norm: float) -> torch.Tensor:
             "inside no_sync the gradients are this rank's own: clip after the backward that "
             "averages them"
         )
-    gradients = [parameter.grad for parameter in model.names if parameter.grad is not None]
-    if not gradients:
-        return torch.zeros(())
-    norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
-    scale = (max_norm / norm).clamp(max=1.0)
-    for gradient in gradients:
-        gradient.mul_(scale)
-    return norm
+    return nn.utils.clip_grad_norm_(model.names, max_norm)

@@ -54,7 +54,7 @@ class DistributedOptimizer:
         self.world_size = dist.get_world_size(group)
         trainable = [p for p in model.parameters() if p.requires_grad]  # each tied one once
         self.buffers = list(pack(reversed(trainable), buffer_bytes))
-        self.place = {p: i for i, run in enumerate(self.buffers) for p in run}
+        self.buffer_of = {p: i for i, run in enumerate(self.buffers) for p in run}
         self.hooks = [p.register_post_accumulate_grad_hook(self._ready) for p in trainable]
         self._begin()
 
@@ -64,13 +64,13 @@ class DistributedOptimizer:
 
     def _ready(self, parameter: nn.Parameter) -> None:
         """Backward has finished this parameter's gradient."""
-        place = self.place[parameter]
-        if place < len(self.on_their_way):
+        number = self.buffer_of[parameter]
+        if number < len(self.on_their_way):
             raise RuntimeError(
                 "backward ran again before step(): the gradients of the first pass are on their "
                 "way already. Call step() after each backward, or add up the losses first."
             )
-        self.missing[place] -= 1
+        self.missing[number] -= 1
         self._send(lambda i: self.missing[i] <= 0)
 
     def _send(self, complete: Callable[[int], bool]) -> None:

@@ -47,7 +47,7 @@ class DataParallel(nn.Module):
 
     find_unused_parameters: allow parameters that take no part in a loss. One that has a gradient on
         some ranks only counts as zero on the others; one that has none anywhere keeps None. To tell
-        the two apart costs a further all-reduce of one number a parameter. Without it, such a
+        the two apart costs a further all-reduce of one number per parameter. Without it, such a
         parameter is an error, raised at the end of backward.
 
     `.grad` is a view of a bucket: keep a copy of it if you need it after the next backward.

@@ -8,6 +8,8 @@
 To read in this order: key_ranges, placement, consistency, range_clocks, messages, shard, inbox,
 server, worker, filters. Runs on gloo, whose `recv` can take a message of any rank.
 
+Needs of its neighbours: make_optimizer.
+
 Li et al., "Scaling Distributed Machine Learning with the Parameter Server", OSDI 2014. Before it:
 Dean et al., "Large Scale Distributed Deep Networks" (DistBelief), NIPS 2012; Ho et al., "More
 Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", NIPS 2013.

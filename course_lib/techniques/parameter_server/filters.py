@@ -32,11 +32,11 @@ class SignificantlyModified:
         self, ranges: Sequence[KeyRange], values: torch.Tensor
     ) -> tuple[list[KeyRange], torch.Tensor]:
         """The ranges and values to send instead of `values` for `ranges`."""
-        place, passed, sent = 0, [], [values.new_empty(0)]
+        offset, passed, sent = 0, [], [values.new_empty(0)]
         for keys in ranges:
             unsent = self.unsent[keys.start : keys.stop]
-            unsent += values[place : place + len(keys)]
-            place += len(keys)
+            unsent += values[offset : offset + len(keys)]
+            offset += len(keys)
             significant = unsent.abs() > self.threshold
             passed += runs(significant, keys.start)
             sent.append(unsent[significant])

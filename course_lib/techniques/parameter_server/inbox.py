@@ -7,7 +7,7 @@ are taken in the order of these times (then of ranks), whenever they arrive. To 
 the server waits until it holds a message of everyone who can send one. So a worker can be made ten
 times slower than the others, and the run is the same on any machine, without a sleep.
 
-A worker that has died is noticed when the server listens to it alone: its connection is closed.
+A worker that has died is noticed when the server listens to it only: its connection is closed.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class ByArrival:
     """The next message of anyone.
 
     As soon as a worker is held back or has left, others may wait for one that is dead. Then the
-    server listens to the slowest alone, for whom they wait, until it speaks or is found dead.
+    server listens to the slowest only, for whom they wait, until it speaks or is found dead.
     """
 
     def __init__(self, job: Job, dtype: torch.dtype) -> None:

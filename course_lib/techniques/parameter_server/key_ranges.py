@@ -120,14 +120,14 @@ class Layout:
         """Put `values`, in the order of `ranges`, into the parameters."""
         for parameter, own in zip(self.parameters, self.ranges, strict=True):
             flat = parameter.detach().reshape(-1)  # a copy where memory is not in order
-            place = 0
+            offset = 0
             for keys in ranges:
                 both = own.overlap(keys)
-                source = place + both.start - keys.start
+                source = offset + both.start - keys.start
                 flat[both.start - own.start : both.stop - own.start] = values[
                     source : source + len(both)
                 ]
-                place += len(keys)
+                offset += len(keys)
             parameter.copy_(flat.view_as(parameter))
 
     def _gather(self, tensors: list[torch.Tensor], ranges: Sequence[KeyRange]) -> torch.Tensor:

@@ -3,7 +3,7 @@
     by tensor    whole tensors, the largest first, each to the server with the least so far:
                  a huge embedding still lies on one server
     by range     the line of keys in equal pieces, cut through tensors: within one key of even
-    by hash      blocks of keys at pseudo-random places of a ring of servers: nearly even, and a
+    by hash      blocks of keys at pseudo-random positions of a ring of servers: nearly even, and a
                  server more takes over about 1/n of the keys instead of shifting nearly all
 
 A parameter server carries per step what it owns times the workers, in and out, so what has to be
@@ -39,12 +39,12 @@ def by_range(total: int, servers: int) -> Placement:
 
 
 class HashRing:
-    """Consistent hashing: servers and keys have places on a ring, by their hashes.
+    """Consistent hashing: servers and keys have positions on a ring, by their hashes.
 
-    A key belongs to the next point of a server at or after its own place. Each server stands at
-    `points` places (virtual servers): the arcs that one place gives differ widely, and their sum
-    over many does so by only about 1/sqrt(points). When a server comes or goes, only the keys in
-    its own arcs change hands.
+    A key belongs to the next point of a server at or after its own position. Each server stands at
+    `points` positions (virtual servers): the arcs that one position gives differ widely, and their
+    sum over many does so by only about 1/sqrt(points). When a server comes or goes, only the keys
+    in its own arcs change hands.
     """
 
     def __init__(self, servers: Iterable[int], points: int = 128) -> None:
@@ -52,13 +52,13 @@ class HashRing:
         _some(len(self.servers))
         if points < 1:
             raise ValueError(f"a server needs at least 1 point on the ring, not {points}")
-        ring = sorted((_place(f"server {s} {i}"), s) for s in self.servers for i in range(points))
-        self._places = [place for place, _ in ring]
+        ring = sorted((_hashed(f"server {s} {i}"), s) for s in self.servers for i in range(points))
+        self._positions = [position for position, _ in ring]
         self._owners = [server for _, server in ring]
 
     def owner(self, key: int) -> int:
         """The server that owns `key`."""
-        return self._owners[bisect_left(self._places, _place(f"key {key}")) % len(self._owners)]
+        return self._owners[bisect_left(self._positions, _hashed(f"key {key}")) % len(self._owners)]
 
 
 def by_hash(total: int, ring: HashRing, block: int = 64) -> Placement:
@@ -80,8 +80,8 @@ def imbalance(placement: Placement) -> float:
     return max(sizes) * len(sizes) / sum(sizes)
 
 
-def _place(name: str) -> int:
-    """A place on the ring of 2^64; `hash` would give other places in every process."""
+def _hashed(name: str) -> int:
+    """A position on the ring of 2^64; `hash` would give other positions in every process."""
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
 
 

@@ -8,8 +8,8 @@ to its replica and answers only when that has it too.
     worker --push--> head --copy--> replica
     worker <--ack--- head <--ack--- replica
 
-So what was acknowledged is in two places. When the head dies, the replica finds their connection
-closed and goes on in its place, and the workers ask it again what the head has not answered. When
+So what was acknowledged is on two servers. When the head dies, the replica finds their connection
+closed and goes on in its stead, and the workers ask it again what the head has not answered. When
 the replica dies, the head goes on alone. Li et al., OSDI 2014, section 4.4; van Renesse &
 Schneider, "Chain Replication for Supporting High Throughput and Availability", OSDI 2004.
 """
@@ -19,11 +19,13 @@ from dataclasses import dataclass, field
 import torch.distributed as dist
 from torch.profiler import record_function
 
+from course_lib.techniques.make_optimizer import MakeOptimizer
+
 from .inbox import ByArrival, ByLogicalTime
 from .job import Job
 from .key_ranges import Layout
 from .messages import Exchange, Kind, PeerLost, Request, receive_request, send_reply
-from .shard import MakeOptimizer, Shard, Step
+from .shard import Shard, Step
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,18 @@ every worker weights its gradient by its share of the batch. Otherwise it takes 
 task of every worker as it comes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
+from course_lib.techniques.make_optimizer import MakeOptimizer
+
 from .consistency import SEQUENTIAL, Progress
 from .key_ranges import KeyRange, Layout, overlaps
 from .messages import Kind, Request
 from .range_clocks import RangeClocks
-
-MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,8 @@ class Shard:
             (keys, nn.Parameter(torch.zeros(len(keys), dtype=layout.dtype)))
             for keys in overlaps(layout.ranges, ranges)
         ]
-        self.optimizer = (
-            make_optimizer([piece for _, piece in self.pieces]) if self.pieces else None
-        )
+        group = {"params": [piece for _, piece in self.pieces]}
+        self.optimizer = make_optimizer([group]) if self.pieces else None
         self._pushed: dict[int, list[Request]] = {worker: [] for worker in workers}
 
     def take(self, request: Request) -> None:
@@ -98,11 +97,11 @@ class Shard:
 
     @torch.no_grad()
     def _load(self, request: Request) -> None:
-        place = 0
+        offset = 0
         for keys, piece, both in self._in(request.ranges):
             target = piece[both.start - keys.start : both.stop - keys.start]
-            target.copy_(request.values[place : place + len(both)])
-            place += len(both)
+            target.copy_(request.values[offset : offset + len(both)])
+            offset += len(both)
         self.loaded = True
 
     def _push(self, request: Request) -> None:
@@ -145,10 +144,10 @@ class Shard:
         self.version += 1
 
     def _add(self, request: Request) -> None:
-        place = 0
+        offset = 0
         for keys, piece, both in self._in(request.ranges):
             if piece.grad is None:
                 piece.grad = torch.zeros_like(piece)
             own = slice(both.start - keys.start, both.stop - keys.start)
-            piece.grad[own] += request.values[place : place + len(both)]
-            place += len(both)
+            piece.grad[own] += request.values[offset : offset + len(both)]
+            offset += len(both)

@@ -54,7 +54,7 @@ class Pipeline:
     group: the ranks of the pipeline (None: all), one for each row of the schedule.
     data_group: ranks with the same stages in other pipelines. They start with the parameters of
         its first rank, and gradients are averaged over them.
-    tied: for each weight that is at several places, these: (stage, name of the parameter there).
+    tied: for each weight that several stages share, its copies: (stage, name of the parameter).
     recompute: stages that keep only their inputs between forward and backward (True: all).
 
     Every rank of the group makes it with the same arguments, `modules` aside. Raises `ValueError`
@@ -76,7 +76,7 @@ class Pipeline:
         self.schedule, self.data_group = schedule, data_group
         self.rank = dist.get_rank(group)
         self.microbatches, self.last = num_microbatches(schedule), num_stages(schedule) - 1
-        self._check_places(modules, dist.get_world_size(group))
+        self._check_modules(modules, dist.get_world_size(group))
         self.stages = {
             stage: self._make_stage(stage, modules[stage], loss, recompute)
             for stage in stages_of(schedule, self.rank)
@@ -199,7 +199,7 @@ class Pipeline:
     # Setting up
     # --------------------------------------------------------------------------------------------
 
-    def _check_places(self, modules: Mapping[int, nn.Module], world_size: int) -> None:
+    def _check_modules(self, modules: Mapping[int, nn.Module], world_size: int) -> None:
         if len(self.schedule) != world_size:
             raise ValueError(
                 f"the schedule is for {len(self.schedule)} ranks, and the group has {world_size}"
@@ -220,11 +220,11 @@ class Pipeline:
     def _tie(self, tied: Sequence[Sequence[tuple[int, str]]], ranks: list[int]) -> list[TiedWeight]:
         home = {op.stage: ranks[rank] for rank, row in enumerate(self.schedule) for op in row}
         weights = []
-        for places in map(sorted, tied):
-            own = [(stage, name) for stage, name in places if stage in self.stages]
+        for uses in map(sorted, tied):
+            own = [(stage, name) for stage, name in uses if stage in self.stages]
             if own:
                 copies = [self.stages[stage].module.get_parameter(name) for stage, name in own]
-                weights.append(TiedWeight(copies, [home[stage] for stage, _ in places]))
+                weights.append(TiedWeight(copies, [home[stage] for stage, _ in uses]))
         return weights
 
 

@@ -36,7 +36,7 @@ class SplitBackward:
             return
         self._branches, used_again = _branches(self.output.node, self.x)
         hooks = [node.register_prehook(self._note(node)) for node in self._branches]
-        # A weight that is used at several places would need the main path between them again.
+        # A weight that is used several times would need the main path between them again.
         wanted = [self.x, *used_again]
         torch.autograd.backward(self.output, gradient, inputs=wanted, retain_graph=True)
         for hook in hooks:

@@ -4,7 +4,7 @@ Between F and B of a microbatch a stage keeps the input and what autograd saved 
 microbatch "in flight". The output itself is not kept; once sent, its memory is free again.
 
 With `recompute` (GPipe's re-materialization, Huang et al. 2019, section 2.3) F saves the input
-alone, and B begins by running the forward pass again.
+only, and B begins by running the forward pass again.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class StageError(RuntimeError):
 
     @classmethod
     def told(cls, op: Op, error: Exception) -> "StageError":
-        """The error of a stage with its place in the schedule, and the lines it came from."""
+        """The error of a stage with what it ran of the schedule, and the lines it came from."""
         what = f"stage {op.stage} raised in the {_PASSES[op.kind]} pass"
         said = f"{what} of microbatch {op.microbatch} ({op}): {type(error).__name__}: {error}"
         return cls(said).with_traceback(error.__traceback__)

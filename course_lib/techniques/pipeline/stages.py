@@ -26,7 +26,7 @@ def layer_costs(layers: nn.Sequential, example: torch.Tensor) -> list[int]:
     """Floating-point operations of each layer's forward pass on a batch like `example`.
 
     Counts matrix products and convolutions, the same on every machine. The layers are not run:
-    shapes alone go through copies of them (on PyTorch's device "meta").
+    only shapes go through copies of them (on PyTorch's device "meta").
     """
     costs = []
     x = example.to("meta")

@@ -18,7 +18,7 @@ from .rules import (
     result_of,
     validate,
 )
-from .tables import gpipe, interleaved, naive, one_f_one_b, zb_h1
+from .tables import BY_NAME, gpipe, interleaved, naive, one_f_one_b, zb_h1
 from .text import (
     BACKWARD,
     BACKWARD_INPUT,
@@ -36,6 +36,7 @@ __all__ = [
     "BACKWARD",
     "BACKWARD_INPUT",
     "BACKWARD_WEIGHT",
+    "BY_NAME",
     "FORWARD",
     "KINDS",
     "Op",

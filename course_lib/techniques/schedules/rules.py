@@ -1,4 +1,4 @@
-"""What makes a schedule right: every operation once, in one place, in an order that can run.
+"""What makes a schedule right: every operation once, on one rank, in an order that can run.
 
     F of stage s waits for F of stage s - 1, same microbatch      (an activation arrives)
     B or I of s  waits for B or I of stage s + 1, and its own F   (a gradient arrives)
@@ -41,7 +41,7 @@ def needs(op: Op, stages: int) -> tuple[Op, ...]:
 
 
 def validate(schedule: Sequence[Sequence[Op]], microbatches: int | None = None) -> None:
-    """Raise a ValueError that shows the place if `schedule` cannot train a model.
+    """Raise a ValueError that shows the position if `schedule` cannot train a model.
 
     `microbatches`, where known, finds a microbatch that is missing on every stage.
     """
@@ -56,7 +56,7 @@ def check_complete(
 
     Returns the rank of each stage.
     """
-    home = _check_places(schedule)
+    home = _check_ranks(schedule)
     found: dict[str, list[list[int]]] = {kind: [[] for _ in home] for kind in KINDS}
     for row in schedule:
         for kind, stage, microbatch in row:
@@ -108,7 +108,7 @@ def check_order(schedule: Sequence[Sequence[Op]]) -> None:
         raise _wrong(schedule, rank, position[rank], f"the ranks wait in a circle: {stuck}")
 
 
-def _check_places(schedule: Sequence[Sequence[Op]]) -> dict[int, int]:
+def _check_ranks(schedule: Sequence[Sequence[Op]]) -> dict[int, int]:
     """Known kinds, numbers from 0, work for every rank, a rank for every stage: which one."""
     if not schedule:
         raise ValueError("the schedule has no ranks")
@@ -117,9 +117,9 @@ def _check_places(schedule: Sequence[Sequence[Op]]) -> dict[int, int]:
         if not row:
             raise ValueError(f"rank {rank} of {len(schedule)} has nothing to do\n{_grid(schedule)}")
         if set(map(type, row)) != {Op}:
-            place, entry = next((n, op) for n, op in enumerate(row) if type(op) is not Op)
+            position, entry = next((n, op) for n, op in enumerate(row) if type(op) is not Op)
             raise ValueError(
-                f"rank {rank}, position {place} holds {entry!r}, where an Op such as"
+                f"rank {rank}, position {position} holds {entry!r}, where an Op such as"
                 " Op('F', 0, 3) belongs"
             )
         for kind in {op.kind for op in row}.difference(KINDS):
@@ -145,9 +145,9 @@ def _check_places(schedule: Sequence[Sequence[Op]]) -> dict[int, int]:
 
 
 def _find(row: Sequence[Op], **field: object) -> int:
-    """The first place in a row where an operation has this kind, stage or microbatch."""
+    """The first position in a row whose operation has this kind, stage or microbatch."""
     ((name, value),) = field.items()
-    return next(place for place, op in enumerate(row) if getattr(op, name) == value)
+    return next(position for position, op in enumerate(row) if getattr(op, name) == value)
 
 
 def _explain(
@@ -160,27 +160,27 @@ def _explain(
     """Why the passes of `kinds` through `stage` are not range(microbatches), each once."""
     seen: set[int] = set()
     name = " or ".join(kinds)
-    for place, op in enumerate(schedule[rank]):
+    for position, op in enumerate(schedule[rank]):
         if op.stage != stage or op.kind not in kinds:
             continue
         if op.microbatch >= microbatches:
             problem = f"there is no microbatch {op.microbatch}; {microbatches} count from 0"
-            return _wrong(schedule, rank, place, problem)
+            return _wrong(schedule, rank, position, problem)
         if op.microbatch in seen:
             problem = f"stage {stage} runs {name} of microbatch {op.microbatch} twice"
-            return _wrong(schedule, rank, place, problem)
+            return _wrong(schedule, rank, position, problem)
         seen.add(op.microbatch)
     missing = min(set(range(microbatches)) - seen)
     problem = f"stage {stage} never runs {name} of microbatch {missing}"
     return _wrong(schedule, rank, len(schedule[rank]), problem)
 
 
-def _wrong(schedule: Sequence[Sequence[Op]], rank: int, place: int, problem: str) -> ValueError:
-    """The error for one place, with the grid around it."""
+def _wrong(schedule: Sequence[Sequence[Op]], rank: int, position: int, problem: str) -> ValueError:
+    """The error at one position, with the grid around it."""
     row = schedule[rank]
-    if place < len(row):
-        _, stage, microbatch = row[place]
-        who = f"rank {rank}, position {place} (stage {stage}, microbatch {microbatch})"
+    if position < len(row):
+        _, stage, microbatch = row[position]
+        who = f"rank {rank}, position {position} (stage {stage}, microbatch {microbatch})"
     else:
         who = f"rank {rank}, after its last operation"
-    return ValueError(f"{who}: {problem}\n{_grid(schedule, mark=(rank, place))}")
+    return ValueError(f"{who}: {problem}\n{_grid(schedule, mark=(rank, position))}")

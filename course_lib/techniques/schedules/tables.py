@@ -16,7 +16,7 @@ Backward passes go through the microbatches in the order of the forward passes, 
 gradients are summed in one order and come out equal to the last bit.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .text import Op, Schedule
 
@@ -87,7 +87,7 @@ def zb_h1(p: int, m: int) -> Schedule:
     """1F1B whose backward is split: weight gradients wait, and fill what was the bubble.
 
     Stage s puts off up to s weight passes. So all stages hold p microbatches, the last ones in part
-    for W alone: the memory of 1F1B's first stage. Qi et al., "Zero Bubble Pipeline Parallelism",
+    for W only: the memory of 1F1B's first stage. Qi et al., "Zero Bubble Pipeline Parallelism",
     ICLR 2024, section 2 and Figure 3.
     """
     _check_sizes(p, m)
@@ -107,6 +107,15 @@ def zb_h1(p: int, m: int) -> Schedule:
                 weights += 1
         rows.append((*row, *(Op("W", s, i) for i in range(weights, m))))
     return tuple(rows)
+
+
+BY_NAME: dict[str, Callable[[int, int, int], Schedule]] = {
+    "GPipe": lambda p, m, v: gpipe(p, m),
+    "1F1B": lambda p, m, v: one_f_one_b(p, m),
+    "interleaved": interleaved,
+    "ZB-H1": lambda p, m, v: zb_h1(p, m),
+}
+"""The schedules by the names that papers give them, of (p, m, v); only `interleaved` has a v."""
 
 
 def _group_by_group(kind: str, p: int, m: int, group: int, stages: list[int]) -> Iterator[Op]:

@@ -8,10 +8,10 @@ checks or draws a pipeline reads this one table, so a picture cannot differ from
 
     F  forward of one microbatch through one stage
     B  its backward, whole
-    I  its backward for the stage's input alone: all that the stage before waits for
+    I  its backward for the stage's input only: all that the stage before waits for
     W  its backward for the stage's weights: nobody waits for it
 
-I and W are the halves of B, and stand in its place. The Zero Bubble paper (Qi et al. 2024) calls
+I and W are the halves of B, and stand in its stead. The Zero Bubble paper (Qi et al. 2024) calls
 the first half B; PyTorch's pipelining has the same four letters as here.
 """
 
@@ -38,7 +38,7 @@ class Op(NamedTuple):
         return f"{self.kind}{self.stage}.{self.microbatch}"
 
 
-Schedule = tuple[tuple[Op, ...], ...]  # one row a rank
+Schedule = tuple[tuple[Op, ...], ...]  # one row per rank
 
 _CELL = re.compile(rf"([{''.join(KINDS)}])(?:(\d+)\.)?(\d+)")
 _ROW = re.compile(r"(?:rank\s+(\d+)\s*\|)?(.*)")
@@ -56,7 +56,7 @@ def parse_op(text: str, stage: int | None = None) -> Op:
 
 
 def parse_schedule(text: str) -> Schedule:
-    """Read a grid back, one line a rank; the stage of a short cell (`F3`) is its rank."""
+    """Read a grid back, one line per rank; the stage of a short cell (`F3`) is its rank."""
     rows = []
     for line in filter(None, map(str.strip, text.splitlines())):
         number, cells = _ROW.fullmatch(line).groups()
@@ -73,9 +73,9 @@ def parse_schedule(text: str) -> Schedule:
 def format_schedule(
     schedule: Sequence[Sequence[Op]], mark: tuple[int, int] | None = None, context: int = 8
 ) -> str:
-    """The schedule as text, one line a rank, in each rank's own order (not in time).
+    """The schedule as text, one line per rank, in each rank's own order (not in time).
 
-    `mark` = (rank, position) points at one place, which may be the end of a row; only `context`
+    `mark` = (rank, position) points at one position, which may be the end of a row; only `context`
     operations before and after it are then shown, so that a long schedule still fits a message.
     """
     short = all(op.stage == rank for rank, row in enumerate(schedule) for op in row)

@@ -13,6 +13,8 @@ To read in this order:
     overlap          the all-reduce hidden behind the weight gradients
     axis             the group of ranks, and which part each holds
 
+Needs of its neighbours: collectives.
+
 Every module takes the process group of the ranks that share it (`group`, None for all ranks), so
 the same code is the tensor axis of a larger mesh.
 """

@@ -42,7 +42,7 @@ class ParallelAttention(nn.Module):
     """Causal self-attention, (B, T, C) to (B, T, C), with H/t heads of size D = C/H on each rank.
 
     kv_heads: heads K of keys and values, all H unless given.
-    dropout: of the attention weights, other places on every rank.
+    dropout: of the attention weights, other elements on every rank.
     sequence_parallel: (B, T/t, C) to (B, T/t, C).
     """
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 @dataclass(frozen=True)
 class TensorAxis:
-    """A process group seen from one of its ranks: its `size` t, and the place `rank` in it."""
+    """A process group seen from one of its ranks: its `size` t, and its group rank `rank`."""
 
     group: dist.ProcessGroup | None
     size: int
@@ -47,20 +47,20 @@ class TensorAxis:
 
 @dataclass(frozen=True)
 class Share:
-    """Part `place` of `parts` of the `whole` elements along dimension `dim` of a parameter."""
+    """Part `index` of `parts` of the `whole` elements along dimension `dim` of a parameter."""
 
     dim: int
     whole: int
     parts: int
-    place: int
+    index: int
 
     @property
     def start(self) -> int:
-        return self.place * self.whole // self.parts
+        return self.index * self.whole // self.parts
 
     @property
     def stop(self) -> int:
-        return (self.place + 1) * self.whole // self.parts
+        return (self.index + 1) * self.whole // self.parts
 
     @property
     def size(self) -> int:
@@ -103,7 +103,7 @@ def gather_parts(part: torch.Tensor, share: Share, axis: TensorAxis) -> torch.Te
     padded = F.pad(part.movedim(share.dim, -1), (0, largest - share.size)).contiguous()
     arrived = [torch.empty_like(padded) for _ in range(axis.size)]
     dist.all_gather(arrived, padded, group=axis.group)
-    sizes = [replace(share, place=place).size for place in range(share.parts)]
+    sizes = [replace(share, index=index).size for index in range(share.parts)]
     holders = arrived[:: axis.size // share.parts]
     trimmed = [tensor[..., :size] for tensor, size in zip(holders, sizes, strict=True)]
     return torch.cat(trimmed, dim=-1).movedim(-1, share.dim).contiguous()

@@ -55,8 +55,8 @@ class ParallelBlock(nn.Module):
         )
         self.norm_mlp = nn.LayerNorm(hidden)
         self.mlp = ParallelMLP(hidden, group, sequence_parallel=sequence_parallel)
-        place = TensorAxis.of(group).rank if sequence_parallel else None
-        self.dropout = Dropout(dropout, place)
+        rank = TensorAxis.of(group).rank if sequence_parallel else None
+        self.dropout = Dropout(dropout, rank)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.dropout(self.attention(self.norm_attention(x)))
@@ -85,10 +85,10 @@ class ParallelGPTEmbedding(nn.Module):
         self.dropout = Dropout(dropout, self.axis.rank if sequence_parallel else None)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        places = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)  # (1, T)
+        positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)  # (1, T)
         if self.sequence_parallel:
-            places = token_share(tokens.shape[1], self.axis).of(places)  # (1, T/t)
-        return self.dropout(self.tokens(tokens) + self.positions(places))
+            positions = token_share(tokens.shape[1], self.axis).of(positions)  # (1, T/t)
+        return self.dropout(self.tokens(tokens) + self.positions(positions))
 
 
 class ParallelGPTHead(nn.Module):

@@ -76,7 +76,7 @@ class TensorParallelGPT(nn.Module):
         return self.head(x)
 
     def loss(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Mean cross-entropy over the places that `targets` (B, T) does not ignore."""
+        """Mean cross-entropy over the positions that `targets` (B, T) does not ignore."""
         return self.token_loss(self(tokens), targets)
 
     def token_loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -126,5 +126,5 @@ def _initialise(model: nn.Module) -> None:
     shares = shares_of(model)
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1:
-            with separate_stream(shares[name].place) if name in shares else nullcontext():
+            with separate_stream(shares[name].index) if name in shares else nullcontext():
                 parameter.normal_(std=0.02)

@@ -48,8 +48,8 @@ class ColumnParallelLinear(nn.Module):
 
     def __init__(
         self,
-        inputs: int,
-        outputs: int,
+        in_features: int,
+        out_features: int,
         group: dist.ProcessGroup | None = None,
         *,
         bias: bool = True,
@@ -60,12 +60,12 @@ class ColumnParallelLinear(nn.Module):
         super().__init__()
         self.axis = TensorAxis.of(group)
         self.gather_output, self.sequence_parallel = gather_output, sequence_parallel
-        share = share or even_share(self.axis, 0, outputs, "columns")
+        share = share or even_share(self.axis, 0, out_features, "columns")
         self.shares = {"weight": share} | ({"bias": share} if bias else {})
-        self.weight = nn.Parameter(torch.empty(share.size, inputs))  # (N/t, K)
+        self.weight = nn.Parameter(torch.empty(share.size, in_features))  # (N/t, K)
         self.bias = nn.Parameter(torch.zeros(share.size)) if bias else None
-        with separate_stream(share.place):
-            initialise(self.weight, inputs)
+        with separate_stream(share.index):
+            initialise(self.weight, in_features)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         (y,) = column_linears(x, [self])
@@ -80,8 +80,8 @@ class RowParallelLinear(nn.Module):
 
     def __init__(
         self,
-        inputs: int,
-        outputs: int,
+        in_features: int,
+        out_features: int,
         group: dist.ProcessGroup | None = None,
         *,
         bias: bool = True,
@@ -90,12 +90,12 @@ class RowParallelLinear(nn.Module):
         super().__init__()
         self.axis = TensorAxis.of(group)
         self.sequence_parallel = sequence_parallel
-        share = even_share(self.axis, 1, inputs, "rows")
+        share = even_share(self.axis, 1, in_features, "rows")
         self.shares = {"weight": share}
-        self.weight = nn.Parameter(torch.empty(outputs, share.size))  # (N, K/t)
-        self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None  # (N,) on every rank
-        with separate_stream(share.place):
-            initialise(self.weight, inputs)
+        self.weight = nn.Parameter(torch.empty(out_features, share.size))  # (N, K/t)
+        self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None  # (N,) on every rank
+        with separate_stream(share.index):
+            initialise(self.weight, in_features)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         require_size(x.shape[-1], self.weight.shape[1], "the last dimension of the input")

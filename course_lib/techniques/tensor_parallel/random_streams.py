@@ -6,12 +6,12 @@
     split by tokens (sequence parallel)           differ             -
 
 With masks that differ where tensors are whole, the ranks would go on with different "copies" of a
-tensor. With masks that agree where tensors are split, all heads would drop the same places.
+tensor. With masks that agree where tensors are split, all heads would drop the same elements.
 
 All ranks of the group start from the same seed (`torch.manual_seed(seed)`, with another seed for
 each data-parallel replica), and what is whole simply draws from torch's default generator. What is
 split draws inside `separate_stream`: it takes its seed from the default generator, which agrees,
-plus the place of the rank, which does not. So everything follows from the default generator, and a
+plus the group rank, which does not. So everything follows from the default generator, and a
 forward pass that is repeated from its saved state (activation checkpointing) drops the same again.
 
 Megatron-LM keeps two generators for the same purpose (`CudaRNGStatesTracker`; Shoeybi et al. 2019,
@@ -28,36 +28,36 @@ _SEEDS = 1 << 62
 
 
 @contextmanager
-def separate_stream(place: int) -> Iterator[None]:
-    """Inside, torch draws numbers of its own for each `place`; afterwards, it goes on as before."""
+def separate_stream(rank: int) -> Iterator[None]:
+    """Inside, torch draws numbers of its own for each `rank`; afterwards, it goes on as before."""
     seed = int(torch.randint(_SEEDS, ()))
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices):
-        torch.manual_seed(seed + place)
+        torch.manual_seed(seed + rank)
         yield
 
 
 class Dropout(nn.Module):
     """Zero each element with probability p, and scale the rest by 1 / (1 - p).
 
-    place: the rank's place where each rank has its own part of the tensor; None where all have the
+    rank: the group rank where each rank has its own part of the tensor; None where all have the
         same tensor and must drop the same elements.
 
-    Keeps one byte an element for backward.
+    Keeps one byte per element for backward.
     """
 
-    def __init__(self, p: float, place: int | None = None) -> None:
+    def __init__(self, p: float, rank: int | None = None) -> None:
         super().__init__()
         if not 0 <= p < 1:
             raise ValueError(f"the probability to drop an element must be in [0, 1), not {p}")
-        self.p, self.place = p, place
+        self.p, self.rank = p, rank
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training or self.p == 0:
             return x
-        if self.place is None:
+        if self.rank is None:
             return self._drop(x)
-        with separate_stream(self.place):
+        with separate_stream(self.rank):
             return self._drop(x)
 
     def _drop(self, x: torch.Tensor) -> torch.Tensor:

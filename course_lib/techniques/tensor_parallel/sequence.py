@@ -128,7 +128,7 @@ def start_reduce_scatter(x: torch.Tensor, axis: TensorAxis) -> Callable[[], torc
 def sum_replicated_gradients(module: nn.Module, group: dist.ProcessGroup | None = None) -> None:
     """Complete the gradients of the parameters that every rank has whole, in place.
 
-    For sequence-parallel modules alone, after backward and once before the optimizer's step: they
+    For sequence-parallel modules only, after backward and once before the optimizer's step: they
     hold the tokens of one rank. Without sequence parallelism these gradients are complete already.
     """
     shares = shares_of(module)

@@ -60,7 +60,7 @@ class VocabParallelEmbedding(nn.Module):
         share = vocabulary_share(vocab, self.axis)
         self.shares = {"weight": share}
         self.weight = nn.Parameter(torch.empty(share.size, hidden))
-        with separate_stream(share.place):
+        with separate_stream(share.index):
             nn.init.normal_(self.weight)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:

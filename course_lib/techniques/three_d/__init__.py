@@ -2,8 +2,8 @@
 
     training    ThreeD: one rank's part of a GPT in training
 
-Needs of its neighbours: mesh, schedules, tensor_parallel, pipeline, zero, and what these need
-(collectives).
+Needs of its neighbours: mesh, schedules, tensor_parallel, pipeline, zero, and what these need,
+collectives and make_optimizer.
 """
 
 from .training import ThreeD, check

@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from course_lib.techniques.make_optimizer import MakeOptimizer
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.pipeline.executor import Pipeline, stages_of
 from course_lib.techniques.pipeline.stages import cut, layer_costs, split_by_cost
@@ -33,7 +34,6 @@ from course_lib.techniques.schedules import (
     num_stages,
 )
 from course_lib.techniques.tensor_parallel import TensorParallelGPT
-from course_lib.techniques.zero.sharded_optimizer import MakeOptimizer
 from course_lib.techniques.zero.zero1 import Zero1
 from course_lib.techniques.zero.zero2 import Zero2
 from course_lib.techniques.zero.zero3 import Zero3
@@ -54,7 +54,7 @@ class ThreeD:
 
     model: a GPT of one process, as `TensorParallelGPT.from_model` takes it, equal on all ranks.
     mesh: has as many ranks as the default group.
-    schedule: a table with a row for each place on the pipeline axis.
+    schedule: a table with a row for each rank of the pipeline axis.
     make_optimizer: builds the optimizer from parameter groups.
     zero: what the data axis shards: 0 nothing, 1 optimizer state, 2 gradients, 3 parameters too.
     recompute: keep only the inputs of the stages between forward and backward.
@@ -79,7 +79,7 @@ class ThreeD:
         check(model, mesh, schedule, zero, master_dtype)
         mesh.check_world_size(dist.get_world_size())
         self.mesh, self.schedule = mesh, schedule
-        self.place = mesh.coordinates(dist.get_rank())
+        self.coordinates = mesh.coordinates(dist.get_rank())
         device = next(model.parameters()).device
         opened = mesh.open(device.type)
         self.groups = {axis: opened.get_group(axis) for axis in mesh.order}
@@ -88,7 +88,7 @@ class ThreeD:
         layers = layers_of(parallel)
         self.paths = ["embedding", *(f"blocks.{i}" for i in range(len(model.blocks))), "head"]
         parts = cut(layers, split_stages(model, schedule))
-        own = stages_of(schedule, self.place["pipeline"])
+        own = stages_of(schedule, self.coordinates["pipeline"])
         self.stages = Stages({str(stage): parts[stage] for stage in own})
         self.shapes = {name: p.shape for name, p in self.stages.named_parameters()}
         self.device = device
@@ -114,7 +114,7 @@ class ThreeD:
     def train_step(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """One step on a batch (B, T), whole on every rank; returns its mean loss, on every rank.
 
-        Each place on the data axis takes its B / data rows, in m microbatches.
+        Each replica takes its B / data rows, in m microbatches.
         """
         stepping = self.optimizer if self.zero is None else self.zero
         stepping.zero_grad()
@@ -123,15 +123,15 @@ class ThreeD:
         return self._tell_loss(loss)
 
     def part_of(self, *batch: torch.Tensor) -> list[torch.Tensor]:
-        """The rows of this place on the data axis."""
+        """The rows of this replica."""
         pieces = self.mesh.data * num_microbatches(self.schedule)
         rows = len(batch[0])
         if rows % pieces:
             raise ValueError(
-                f"a batch of {rows} samples does not divide into {self.mesh.data} places on the "
-                f"data axis x {num_microbatches(self.schedule)} microbatches"
+                f"a batch of {rows} samples does not divide into {self.mesh.data} replicas x "
+                f"{num_microbatches(self.schedule)} microbatches"
             )
-        return [tensor.chunk(self.mesh.data)[self.place["data"]] for tensor in batch]
+        return [tensor.chunk(self.mesh.data)[self.coordinates["data"]] for tensor in batch]
 
     def _tell_loss(self, loss: torch.Tensor | None) -> torch.Tensor:
         """The mean over the data axis, from the last stage to all."""

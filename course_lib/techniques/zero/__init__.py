@@ -5,12 +5,14 @@ To read in this order:
     flat_shards          many parameters in one buffer, cut into equal shards
     sharded_optimizer    any optimizer of torch, over this rank's pieces
     clipping             the norm of a gradient that nobody has whole
+    training             what the three stages have in common
     zero1                optimizer state sharded
+    buckets              gradients reduce-scattered while backward goes on
     zero2                gradients too, bucket by bucket
     unit                 parameters that are whole only while they are needed
     zero3                parameters too, fetched ahead of their use
 
-Needs of its neighbours: collectives (fusion, broadcast, torch_compat).
+Needs of its neighbours: collectives (fusion, broadcast, torch_compat), make_optimizer.
 
 Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC 2020.
 """

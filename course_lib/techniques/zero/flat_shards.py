@@ -22,8 +22,8 @@ from torch import nn
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a rank's piece of a parameter lies.
+class ShardRange:
+    """Where the piece of a parameter lies that a rank's shard has.
 
     start: its first element in the rank's shard.
     offset: its first element in the flattened parameter.
@@ -54,13 +54,13 @@ class FlatShards:
         self.numel = sum(self.sizes)
         self.shard_numel = -(-self.numel // self.ranks)
         self.padded = self.shard_numel * self.ranks
-        self.places = [self._place(*x) for x in zip(self.starts, self.sizes, strict=True)]
+        self.ranges = [self._range(*x) for x in zip(self.starts, self.sizes, strict=True)]
 
-    def _place(self, start: int, size: int) -> Place:
+    def _range(self, start: int, size: int) -> ShardRange:
         first = self.rank * self.shard_numel
         begin = min(max(start, first), start + size)
         end = max(min(start + size, first + self.shard_numel), begin)
-        return Place(max(begin - first, 0), begin - start, end - begin)
+        return ShardRange(max(begin - first, 0), begin - start, end - begin)
 
     def zeros(self) -> torch.Tensor:
         """A buffer, (padded,)."""
@@ -84,7 +84,7 @@ class FlatShards:
 
     def pieces(self, shard: torch.Tensor) -> list[torch.Tensor]:
         """What this rank's shard (shard_numel,) has of each parameter: 1-D views, some empty."""
-        return [shard[place.start :][: place.numel] for place in self.places]
+        return [shard[part.start :][: part.numel] for part in self.ranges]
 
 
 def by_kind(parameters: Iterable[nn.Parameter]) -> list[list[nn.Parameter]]:

@@ -8,19 +8,17 @@ With `master_dtype` the pieces are copies in that precision (the master weights 
 which ZeRO shards with the rest of the optimizer's state), rounded to the model's after each step.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.profiler import record_function
+
+from course_lib.techniques.make_optimizer import MakeOptimizer
 
 from .clipping import clip_grad_norm_
 from .flat_shards import FlatShards, present_anywhere
-
-MakeOptimizer = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
-"""Gets parameter groups as torch's optimizers take them, and returns the optimizer."""
 
 
 class ShardedOptimizer:
@@ -30,7 +28,7 @@ class ShardedOptimizer:
         which `step` writes to.
     make_optimizer: builds the optimizer from groups of pieces.
     param_groups: groups of the model's parameters, each trainable one in exactly one of them, with
-        the options that `make_optimizer` is to see. None: one group.
+        the options that `make_optimizer` is to see.
 
     group: the ranks that the shards are spread over.
 
@@ -44,7 +42,7 @@ class ShardedOptimizer:
         flats: Sequence[FlatShards],
         shards: Sequence[torch.Tensor],
         make_optimizer: MakeOptimizer,
-        param_groups: Sequence[Mapping[str, Any]] | None = None,
+        param_groups: Sequence[Mapping[str, Any]],
         master_dtype: torch.dtype | None = None,
         group: dist.ProcessGroup | None = None,
     ) -> None:
@@ -57,10 +55,9 @@ class ShardedOptimizer:
                 if piece.numel():
                     self.pieces[parameter] = nn.Parameter(piece)
         trainable = [parameter for flat in self.flats for parameter in flat.parameters]
-        groups = [{"params": trainable}] if param_groups is None else param_groups
-        _check(groups, trainable)
-        self.grouped = [[p for p in group["params"] if p.requires_grad] for group in groups]
-        self.optimizer = make_optimizer([self._of_pieces(group) for group in groups])
+        _check(param_groups, trainable)
+        self.grouped = [[p for p in group["params"] if p.requires_grad] for group in param_groups]
+        self.optimizer = make_optimizer([self._of_pieces(group) for group in param_groups])
 
     def _of_pieces(self, group: Mapping[str, Any]) -> dict[str, Any]:
         own = [self.pieces[p] for p in group["params"] if p in self.pieces]
@@ -130,44 +127,6 @@ class ShardedOptimizer:
         for master, saved in zip(self.masters, state["parameters"], strict=True):
             master.copy_(saved)
         self.optimizer.load_state_dict(state["optimizer"])
-
-
-class ShardedTraining:
-    """What the stages of ZeRO have in common: a step is reduce, step the shards, refresh.
-
-    sharded: the optimizer of this rank's shards.
-    """
-
-    sharded: ShardedOptimizer
-
-    def reduce_gradients(self) -> None:
-        """Give each piece of this rank the average gradient, if it does not have it yet."""
-        raise NotImplementedError
-
-    def refresh(self) -> None:
-        """Let the model have what the ranks' shards hold."""
-        raise NotImplementedError
-
-    def step(self) -> None:
-        """What the optimizer would do on one device with the gradient of the whole batch."""
-        self.reduce_gradients()
-        with record_function("step of the shard"):
-            self.sharded.step()
-        self.refresh()
-
-    def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
-        """Scale the average gradient to a global norm of at most `max_norm`; returns the norm."""
-        self.reduce_gradients()
-        return self.sharded.clip_grad_norm_(max_norm)
-
-    def state_dict(self) -> dict[str, Any]:
-        """This rank's shards; see `techniques.checkpoints` for other world sizes."""
-        return self.sharded.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a `state_dict` of the same rank, world size and stage."""
-        self.sharded.load_state_dict(state)
-        self.refresh()
 
 
 def _check(groups: Sequence[Mapping[str, Any]], trainable: Sequence[nn.Parameter]) -> None:

@@ -1,7 +1,7 @@
 """A unit of ZeRO stage 3: parameters that are whole together, and only while they are needed.
 
-Between uses, this rank keeps its shard, and each parameter is the 1-D piece of it in that shard.
-`gather` makes the parameters whole, `free` gives the memory back.
+Between uses this rank keeps its shard, and each parameter is the 1-D piece of it in that shard.
+`unshard` makes the parameters whole, `reshard` gives the memory back.
 
 Autograd keeps views of parameters between forward and backward. They share a storage with the
 buffer, so the storage itself is emptied and filled again, as FSDP does: what autograd kept is then
@@ -9,6 +9,7 @@ whole again when backward reads it.
 """
 
 from collections.abc import Iterator, Mapping
+from enum import Enum, auto
 from typing import Any
 
 import torch
@@ -18,8 +19,25 @@ from torch.profiler import record_function
 
 from course_lib.techniques.collectives.torch_compat import all_gather_single
 
+from .buckets import ScatteredBucket
 from .flat_shards import FlatShards, by_kind
-from .zero2 import Bucket
+
+
+class Parameters(Enum):
+    """What the parameters of a unit are at the moment."""
+
+    SHARDED = auto()  # each the piece of it on this rank
+    UNSHARDING = auto()  # the all-gather is under way
+    WHOLE = auto()
+
+
+class TrainingState(Enum):
+    """Where a unit is between one forward pass and the next; FSDP2 has the same four."""
+
+    IDLE = auto()  # no backward pass is to come
+    FORWARD = auto()  # was called, and backward is to come
+    BACKWARD = auto()  # between the first gradient of its outputs and the last of its inputs
+    POST_BACKWARD = auto()  # its gradients have left
 
 
 class Unit:
@@ -28,9 +46,7 @@ class Unit:
     name: of the module, for the spans.
     shards: this rank's shard of each buffer, (shard_numel,).
     buckets: of the trainable ones, which come first among the buffers.
-    forwards: calls whose backward pass is still to come.
-    in_backward: between the first gradient of its outputs and the last of its inputs.
-    sent: whether its gradients have left in this backward pass of the model.
+    calls: forward passes whose backward is to come.
     """
 
     def __init__(
@@ -40,57 +56,55 @@ class Unit:
         trainable = by_kind(p for p in parameters if p.requires_grad)
         frozen = by_kind(p for p in parameters if not p.requires_grad)
         self.flats = [FlatShards(kind, group) for kind in trainable + frozen]
-        self.buckets = [Bucket(flat) for flat in self.flats[: len(trainable)]]
-        self.wholes = [flat.join(flat.parameters) for flat in self.flats]
+        self.buckets = [ScatteredBucket(flat) for flat in self.flats[: len(trainable)]]
+        self.wholes = [flat.join(flat.parameters) for flat in self.flats]  # (padded,) each
         pairs = list(zip(self.flats, self.wholes, strict=True))
         self.shards = [flat.own(whole).clone() for flat, whole in pairs]
         self.views = [flat.views(whole) for flat, whole in pairs]
-        self.gathering: list[dist.Work] | None = None
-        self.whole = True
-        self.forwards = 0
-        self.in_backward = False
-        self.sent = False
-        self.free()
+        self.under_way: list[dist.Work] = []
+        self.parameters, self.state, self.calls = Parameters.WHOLE, TrainingState.IDLE, 0
+        self.reshard()
 
     def frozen(self) -> list[tuple[FlatShards, torch.Tensor]]:
         """Layout and shard of the parameters that are not trained."""
         both = list(zip(self.flats, self.shards, strict=True))
         return both[len(self.buckets) :]
 
-    def start_gather(self) -> None:
+    def start_unshard(self) -> None:
         """Begin to make the parameters whole, if they are not."""
-        if self.whole or self.gathering is not None:
+        if self.parameters is not Parameters.SHARDED:
             return
-        self.gathering = []
         with record_function(f"all-gather {self.name}"):
             for flat, whole, shard in zip(self.flats, self.wholes, self.shards, strict=True):
                 whole.untyped_storage().resize_(whole.nbytes)
-                self.gathering.append(
+                self.under_way.append(
                     all_gather_single(whole, shard, group=flat.group, async_op=True)
                 )
+        self.parameters = Parameters.UNSHARDING
 
-    def gather(self) -> None:
+    def unshard(self) -> None:
         """Make the parameters whole, and wait until they are."""
-        self.start_gather()
-        for work in self.gathering or ():
+        self.start_unshard()
+        if self.parameters is Parameters.WHOLE:
+            return
+        for work in self.under_way:
             work.wait()
-        if not self.whole:
-            for flat, views in zip(self.flats, self.views, strict=True):
-                for parameter, view in zip(flat.parameters, views, strict=True):
-                    parameter.data = view
-        self.gathering, self.whole = None, True
+        for flat, views in zip(self.flats, self.views, strict=True):
+            for parameter, view in zip(flat.parameters, views, strict=True):
+                parameter.data = view
+        self.under_way, self.parameters = [], Parameters.WHOLE
 
-    def free(self) -> None:
+    def reshard(self) -> None:
         """Leave of each parameter the piece on this rank."""
-        if self.gathering is not None:
-            self.gather()
-        if self.whole:
-            for flat, shard in zip(self.flats, self.shards, strict=True):
-                for parameter, piece in zip(flat.parameters, flat.pieces(shard), strict=True):
-                    parameter.data = piece
-            for whole in self.wholes:
-                whole.untyped_storage().resize_(0)
-        self.whole = False
+        if self.parameters is Parameters.SHARDED:
+            return
+        self.unshard()  # what is under way has to arrive first
+        for flat, shard in zip(self.flats, self.shards, strict=True):
+            for parameter, piece in zip(flat.parameters, flat.pieces(shard), strict=True):
+                parameter.data = piece
+        for whole in self.wholes:
+            whole.untyped_storage().resize_(0)
+        self.parameters = Parameters.SHARDED
 
 
 def divide(model: nn.Module, modules: list[nn.Module]) -> dict[nn.Module, list[nn.Parameter]]:
@@ -110,13 +124,13 @@ def divide(model: nn.Module, modules: list[nn.Module]) -> dict[nn.Module, list[n
 
     walk(model, model)
     found: dict[nn.Module, list[nn.Parameter]] = {module: [] for module in [model, *modules]}
-    for parameter, places in homes.items():
-        found[places.pop() if len(places) == 1 else model].append(parameter)
+    for parameter, around in homes.items():
+        found[around.pop() if len(around) == 1 else model].append(parameter)
     return {m: parameters for m, parameters in found.items() if parameters or m is model}
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:
-    """The modules that are gathered one at a time if no others are named.
+    """The modules that are unsharded one at a time if no others are named.
 
     They are the children of the model, with a ModuleList opened: a GPT's embedding, each of its
     blocks, and its head.

@@ -1,4 +1,4 @@
-"""ZeRO stage 1: every rank keeps the optimizer's state of its shard alone.
+"""ZeRO stage 1: every rank keeps the optimizer's state of its shard only.
 
 Data parallelism repeats everything on every rank: 16 bytes for each parameter, of which 12 are the
 optimizer's in mixed precision (8 in fp32). But one step of AdamW over N disjoint shards is one over
@@ -6,7 +6,7 @@ them all. So each rank steps its own N-th, and then all tell each other the resu
 
     backward        gradients, whole, on every rank
     reduce-scatter  rank r gets the sum of shard r             (N-1)/N of the parameters sent
-    step            of shard r, with state for shard r alone
+    step            of shard r, with state for shard r only
     all-gather      of the stepped shards                      (N-1)/N of the parameters sent
 
 An all-reduce of the gradients is these two collectives in a row, so nothing is added to what data
@@ -15,61 +15,33 @@ parallelism sends. Stage 1 done carelessly keeps the all-reduce and sends 3 wher
 Rajbhandari et al., "ZeRO", SC 2020, sections 5.1 and 7.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
-from course_lib.techniques.collectives.broadcast import broadcast_state
-from course_lib.techniques.collectives.torch_compat import all_gather_single, reduce_scatter_single
+from course_lib.techniques.collectives.torch_compat import reduce_scatter_single
 
 from .flat_shards import FlatShards, by_kind
-from .sharded_optimizer import MakeOptimizer, ShardedOptimizer, ShardedTraining
+from .training import WholeParameters
 
 
-class Zero1(ShardedTraining):
+class Zero1(WholeParameters):
     """Trains `model` on the ranks of `group`, with the optimizer's state sharded over them.
 
-        zero = Zero1(model, lambda groups: torch.optim.AdamW(groups, lr=1e-3))
-        for each batch: zero.zero_grad(); loss(model, part of this rank).backward(); zero.step()
-
-    Ranks start with the parameters and buffers of the group's first rank. Gradients are averaged.
-    Frozen parameters stay whole on every rank. A parameter counts as having a gradient if it has
-    one on any rank. Parameters become views of flat buffers: do not move or convert the model after
-    this. `param_groups` and `master_dtype` are those of `ShardedOptimizer`.
-
-    optimizer: torch's own, over this rank's pieces; a learning rate schedule takes it.
+    zero = Zero1(model, lambda groups: torch.optim.AdamW(groups, lr=1e-3))
+    for each batch: zero.zero_grad(); loss(model, part of this rank).backward(); zero.step()
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        make_optimizer: MakeOptimizer,
-        group: dist.ProcessGroup | None = None,
-        *,
-        param_groups: Sequence[Mapping[str, Any]] | None = None,
-        master_dtype: torch.dtype | None = None,
-    ) -> None:
-        self.model, self.group = model, group
-        self.frozen: list[tuple[FlatShards, torch.Tensor]] = []  # sharded ones: none before stage 3
-        broadcast_state(model, group)
-        self.trainable = [p for p in model.parameters() if p.requires_grad]  # a tied one once
-        self.flats = [FlatShards(kind, group) for kind in by_kind(self.trainable)]
-        self.values = [flat.join(flat.parameters) for flat in self.flats]
+    def _shard(self) -> list[torch.Tensor]:
+        shards = self._flatten(by_kind(self.trainable))
         self.gradients = [flat.zeros() for flat in self.flats]
         self.gradient_of: dict[nn.Parameter, torch.Tensor] = {}
-        for flat, values, gradient in zip(self.flats, self.values, self.gradients, strict=True):
-            for parameter, view in zip(flat.parameters, flat.views(values), strict=True):
-                parameter.data = view
+        for flat, gradient in zip(self.flats, self.gradients, strict=True):
             self.gradient_of |= zip(flat.parameters, flat.views(gradient), strict=True)
-        own = [flat.own(values) for flat, values in zip(self.flats, self.values, strict=True)]
-        self.sharded = ShardedOptimizer(
-            self.flats, own, make_optimizer, param_groups, master_dtype, group
-        )
-        self.optimizer = self.sharded.optimizer
+        return shards
+
+    def _watch(self) -> None:
         for parameter in self.trainable:
             parameter.register_post_accumulate_grad_hook(self._keep)
 
@@ -80,10 +52,10 @@ class Zero1(ShardedTraining):
 
     @torch.no_grad()
     def _keep(self, parameter: nn.Parameter) -> None:
-        """Move a gradient that backward has finished to its place in the flat buffer."""
-        place = self.gradient_of[parameter]
-        if parameter.grad is not place:
-            parameter.grad = place.copy_(parameter.grad)
+        """Move a gradient that backward has finished to its part of the flat buffer."""
+        view = self.gradient_of[parameter]
+        if parameter.grad is not view:
+            parameter.grad = view.copy_(parameter.grad)
 
     def reduce_gradients(self) -> None:
         """Give each piece of this rank the average gradient; `step` and clipping call it."""
@@ -102,13 +74,6 @@ class Zero1(ShardedTraining):
         with record_function("reduce-scatter gradients"):
             reduce_scatter_single(shard, gradient, group=self.group)
         return shard.div_(flat.ranks)
-
-    def refresh(self) -> None:
-        """Fill the parameters with the shards of all ranks."""
-        self.sharded.round_to_shards()
-        with record_function("all-gather parameters"):
-            for flat, values in zip(self.flats, self.values, strict=True):
-                all_gather_single(values, flat.own(values), group=self.group)
 
 
 class CarelessZero1(Zero1):

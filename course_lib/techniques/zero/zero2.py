@@ -21,54 +21,17 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.profiler import record_function
 
-from course_lib.techniques.collectives.broadcast import broadcast_state
 from course_lib.techniques.collectives.fusion import pack
-from course_lib.techniques.collectives.torch_compat import all_gather_single, reduce_scatter_single
+from course_lib.techniques.make_optimizer import MakeOptimizer
 
-from .flat_shards import FlatShards
-from .sharded_optimizer import MakeOptimizer, ShardedOptimizer, ShardedTraining
+from .buckets import ScatteredBucket
+from .training import WholeParameters
 
 BUCKET_BYTES = 4 * 2**20
 
 
-class Bucket:
-    """The gradients of neighbouring parameters on their way out.
-
-    missing: parameters whose gradient backward has not finished.
-    shard: this rank's shard of the average over the ranks, (shard_numel,), summed over backward
-        passes; None if there was none yet.
-    """
-
-    def __init__(self, flat: FlatShards) -> None:
-        self.flat = flat
-        self.missing = len(flat.parameters)
-        self.shard: torch.Tensor | None = None
-
-    def send(self) -> None:
-        """Start the reduce-scatter. Parameters without a gradient count as zero."""
-        self.sent = self.flat.zeros()
-        for parameter, view in zip(self.flat.parameters, self.flat.views(self.sent), strict=True):
-            if parameter.grad is not None:
-                view.copy_(parameter.grad)
-                parameter.grad = None
-        self.arriving = self.sent.new_empty(self.flat.shard_numel)
-        with record_function("reduce-scatter gradients"):
-            self.work = reduce_scatter_single(
-                self.arriving, self.sent, group=self.flat.group, async_op=True
-            )
-        self.missing = len(self.flat.parameters)
-
-    def arrive(self) -> None:
-        """Wait for what was sent, and free it."""
-        self.work.wait()
-        self.arriving.div_(self.flat.ranks)
-        self.shard = self.arriving if self.shard is None else self.shard + self.arriving
-        del self.work, self.sent, self.arriving
-
-
-class Zero2(ShardedTraining):
+class Zero2(WholeParameters):
     """As `Zero1`, with gradients sharded over the ranks during backward.
 
     Several backward passes before a step add up. After one, every `.grad` of the model is None.
@@ -87,27 +50,21 @@ class Zero2(ShardedTraining):
         master_dtype: torch.dtype | None = None,
         bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
-        self.model, self.group = model, group
-        self.frozen: list[tuple[FlatShards, torch.Tensor]] = []  # sharded ones: none before stage 3
-        broadcast_state(model, group)
-        self.trainable = [p for p in model.parameters() if p.requires_grad]  # a tied one once
-        runs = pack(reversed(self.trainable), bucket_bytes)
-        self.flats = [FlatShards(run, group) for run in runs]
-        self.values = [flat.join(flat.parameters) for flat in self.flats]
-        for flat, values in zip(self.flats, self.values, strict=True):
-            for parameter, view in zip(flat.parameters, flat.views(values), strict=True):
-                parameter.data = view
-        own = [flat.own(values) for flat, values in zip(self.flats, self.values, strict=True)]
-        self.sharded = ShardedOptimizer(
-            self.flats, own, make_optimizer, param_groups, master_dtype, group
+        self.bucket_bytes = bucket_bytes
+        super().__init__(
+            model, make_optimizer, group, param_groups=param_groups, master_dtype=master_dtype
         )
-        self.optimizer = self.sharded.optimizer
-        self.buckets = [Bucket(flat) for flat in self.flats]
+
+    def _shard(self) -> list[torch.Tensor]:
+        return self._flatten(pack(reversed(self.trainable), self.bucket_bytes))
+
+    def _watch(self) -> None:
+        self.buckets = [ScatteredBucket(flat) for flat in self.flats]
         for bucket in self.buckets:
             for parameter in bucket.flat.parameters:
                 parameter.register_post_accumulate_grad_hook(partial(self._ready, bucket))
         self.sent = 0  # buckets of this backward pass
-        self.travelling: Bucket | None = None
+        self.travelling: ScatteredBucket | None = None
         self.in_backward = False
         self.zero_grad()
 
@@ -118,7 +75,7 @@ class Zero2(ShardedTraining):
         self.sharded.forget_gradients()
 
     @torch.no_grad()
-    def _ready(self, bucket: Bucket, parameter: nn.Parameter) -> None:
+    def _ready(self, bucket: ScatteredBucket, parameter: nn.Parameter) -> None:
         """Backward has finished this parameter's gradient."""
         if not self.in_backward:
             self.in_backward = True
@@ -153,10 +110,3 @@ class Zero2(ShardedTraining):
         """Give each piece of this rank its gradient; `step` and clipping call it."""
         if not self.sharded.ready:
             self.sharded.set_gradients([bucket.shard for bucket in self.buckets], self.present)
-
-    def refresh(self) -> None:
-        """Fill the parameters with the shards of all ranks."""
-        self.sharded.round_to_shards()
-        with record_function("all-gather parameters"):
-            for flat, values in zip(self.flats, self.values, strict=True):
-                all_gather_single(values, flat.own(values), group=self.group)
