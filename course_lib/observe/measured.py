@@ -52,7 +52,7 @@ def measured(
             moving = what.done - max(waited, *(event.issued for event in came), what.issued)
             clocks[what.rank] = max(clock, ready) + max(0.0, moving)
             name, track = _label(what)
-            spans.append(Span(what.rank, ready, clocks[what.rank], name, track))
+            spans.append(Span(what.rank, ready, clocks[what.rank], name, track, what))
     return Timeline(world_size, list(_tracks(spans)))
 
 
@@ -96,5 +96,5 @@ def _tracks(spans: list[Span]) -> Iterator[Track]:
         tracks.setdefault((span.track != COMPUTE, span.rank, span.track), []).append(span)
     for (_, rank, name), row in sorted(tracks.items()):
         row.sort(key=lambda span: span.start)
-        columns = zip(*((span.start, span.end, span.what) for span in row), strict=True)
+        columns = zip(*((s.start, s.end, s.what, s.event) for s in row), strict=True)
         yield Track(rank, name, *map(list, columns))

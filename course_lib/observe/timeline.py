@@ -5,6 +5,7 @@ nothing there is idle. Further tracks show what went on beside it, such as messa
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -17,13 +18,17 @@ COMMUNICATION = "communication"
 
 
 class Span(NamedTuple):
-    """One thing that one rank did. `what` is the schedule's `Op` or a plain name."""
+    """One thing that one rank did. `what` is the schedule's `Op` or a plain name.
+
+    event: the operation that was recorded (`CommEvent`), if it was one.
+    """
 
     rank: int
     start: float
     end: float
     what: Any
     track: str = COMPUTE
+    event: Any = None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -36,13 +41,17 @@ def read_label(label: str) -> Any:
 
 
 class Track(NamedTuple):
-    """What one lane of one rank did, in order: three columns of the same length."""
+    """What one lane of one rank did, in order: columns of the same length.
+
+    events: what was recorded of each, or nothing at all.
+    """
 
     rank: int
     name: str
     starts: Sequence[float]
     ends: Sequence[float]
     what: Sequence[Any]
+    events: Sequence[Any] = ()
 
 
 class Timeline:
@@ -65,9 +74,15 @@ class Timeline:
     def spans(self) -> tuple[Span, ...]:
         """Every span, track by track, each in order of time."""
         return tuple(
-            Span(track.rank, start, end, what, track.name)
+            Span(track.rank, start, end, what, track.name, event)
             for track in self.tracks
-            for start, end, what in zip(track.starts, track.ends, track.what, strict=True)
+            for start, end, what, event in zip(
+                track.starts,
+                track.ends,
+                track.what,
+                track.events or itertools.repeat(None, len(track.what)),
+                strict=True,
+            )
         )
 
     # --------------------------------------------------------------------------------------------

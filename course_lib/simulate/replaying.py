@@ -25,6 +25,7 @@ from .engine import NOTHING, Lane, Run, Stuck, run
 from .programs import Computed, Point, read_programs
 from .transfers import Recording, Transfer, describe, transfers_of
 
+_Moved = tuple[int, Any, Any]  # task, name, and the recorded event if it was one
 _Numbers = dict[Hashable, int]  # task numbers, given out as they are asked for
 
 
@@ -141,7 +142,7 @@ def _compute_tracks(
 ) -> Iterator[Track]:
     for rank, (program, lane) in enumerate(zip(programs, main, strict=True)):
         steps = zip(program, lane.tasks, strict=True)
-        spans = [(task, point.what) for point, task in steps if point.action == "compute"]
+        spans = [(task, point.what, None) for point, task in steps if point.action == "compute"]
         yield _track(rank, COMPUTE, spans, result)
 
 
@@ -149,28 +150,30 @@ def _transfer_tracks(
     transfers: Sequence[Transfer], number: _Numbers, result: Run
 ) -> Iterator[Track]:
     """Sends, receives and collectives of each rank, each while its bytes move."""
-    moving: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
+    moving: dict[tuple[int, str], list[_Moved]] = defaultdict(list)
     for index, transfer in enumerate(transfers):
         task = number["move", index]
-        if transfer.op == "send":
-            sender, receiver = transfer.ranks
-            moving[sender, "send"].append((task, f"send to {receiver}"))
-            moving[receiver, "receive"].append((task, f"receive from {sender}"))
-        else:
-            for rank in transfer.ranks:
-                moving[rank, COMMUNICATION].append((task, transfer.op))
+        for event in transfer.events:
+            lane, name = COMMUNICATION, transfer.op
+            if transfer.op == "send":
+                sender, receiver = transfer.ranks
+                sends = event.op == "send"
+                lane = "send" if sends else "receive"
+                name = f"send to {receiver}" if sends else f"receive from {sender}"
+            moving[event.rank, lane].append((task, name, event))
     for (rank, name), spans in sorted(moving.items()):
         spans.sort(key=lambda span: result.starts[span[0]])
         yield _track(rank, name, spans, result)
 
 
-def _track(rank: int, name: str, spans: Sequence[tuple[int, Any]], result: Run) -> Track:
+def _track(rank: int, name: str, spans: Sequence[_Moved], result: Run) -> Track:
     return Track(
         rank,
         name,
-        [result.starts[task] for task, _ in spans],
-        [result.ends[task] for task, _ in spans],
-        [what for _, what in spans],
+        [result.starts[task] for task, _, _ in spans],
+        [result.ends[task] for task, _, _ in spans],
+        [what for _, what, _ in spans],
+        [event for _, _, event in spans],
     )
 
 

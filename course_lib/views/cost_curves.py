@@ -1,15 +1,15 @@
 """Time against size on logarithmic axes: what formulas say, and what was measured."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-
-from .palette import LINES
-from .scales import decades, scale_x, scale_y
+from .charts import Field, decades, name_curves
+from .drawing import Picture
+from .palette import STROKES, Fill, strokes
 from .units import size_text, time_text
 from .view import View
 
+MEASURED = ("#8c510a", "#7f3d68")  # colours of points
 TABLE_SIZES = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8)
 
 
@@ -22,8 +22,8 @@ def cost_curves(
 
     The text is a table of the curves at some sizes, the fastest marked, and of the points.
     """
-    if len(lines) > len(LINES):
-        raise ValueError(f"{len(LINES)} lines can be told apart, not {len(lines)}")
+    if len(lines) > len(STROKES):
+        raise ValueError(f"{len(STROKES)} lines can be told apart, not {len(lines)}")
     points = points or {}
     return View(_draw(lines, points, title), _text(lines, points, title))
 
@@ -50,26 +50,30 @@ def _text(lines: Mapping, points: Mapping, title: str) -> str:
     return "\n".join(rows)
 
 
-def _draw(lines: Mapping, points: Mapping, title: str) -> Figure:
-    figure = Figure(figsize=(6.6, 3.6))
-    ax = figure.add_axes((0.13, 0.14, 0.85, 0.77))
+def _draw(lines: Mapping, points: Mapping, title: str) -> Picture:
     measured = [size for sizes, _ in points.values() for size in sizes]
     low, high = (min(measured), max(measured)) if measured else (1e3, 1e9)
     grid = [low * (high / low) ** (k / 80) for k in range(81)]
-    seen = [time for _, times in points.values() for time in times]
-    for (name, line), (color, dashes) in zip(lines.items(), LINES, strict=False):
-        times = [line(size) for size in grid]
-        seen += times
-        ax.add_line(Line2D(grid, times, color=color, linestyle=dashes, label=name))
-    for name, (sizes, times) in points.items():
-        ax.plot(sizes, times, "o", color="black", markerfacecolor="white", label=name)
-    ax.set(xscale="log", yscale="log", xlim=_wider(grid), ylim=_wider(seen))
-    ax.minorticks_off()
-    scale_x(ax, decades(*ax.get_xlim(), size_text), "size", size=8, grid=True)
-    scale_y(ax, decades(*ax.get_ylim(), time_text), "time", size=8, grid=True)
-    ax.set_title(title, fontsize=9, weight="bold", y=1)
-    ax.legend(fontsize=8, loc="upper left")
-    return figure
+    curves = {name: [(size, line(size)) for size in grid] for name, line in lines.items()}
+    found = {name: list(zip(*pair, strict=True)) for name, pair in points.items()}
+    seen = [time for pairs in (*curves.values(), *found.values()) for _, time in pairs]
+    picture = Picture(title)
+    across, up = _wider(grid), _wider(seen)
+    field = Field(picture, 70, picture.height + 24, 740, 280, across, up, True, True)
+    field.marks_below(decades(*across, size_text), "size of the message, logarithmic", grid=True)
+    field.marks_left(decades(*up, time_text), "time, logarithmic", grid=True)
+    looks = strokes(lines)
+    for name, pairs in curves.items():
+        field.curve(pairs, looks[name], name)
+    for number, (name, pairs) in enumerate(found.items()):
+        for size, time in pairs:
+            hint = f"{name}: {size_text(size)} in {time_text(time)}"
+            picture.dot(field.across(size), field.up(time), 4, MEASURED[number % 2], hint)
+    name_curves(picture, looks)
+    if points:
+        colors = (Fill(color) for color in itertools.cycle(MEASURED))
+        picture.key(dict(zip(points, colors, strict=False)))
+    return picture
 
 
 def _wider(values: Sequence[float]) -> tuple[float, float]:

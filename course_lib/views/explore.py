@@ -1,77 +1,183 @@
-"""A view under sliders: any function that draws, and the values its arguments may take."""
+"""A view under controls: any function that draws, and the values its arguments may take.
+
+Controls and picture are two outputs. The picture is replaced in place whenever a control moves, so
+what a saved notebook holds is the picture that was last seen, and it needs no kernel to be shown.
+"""
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from .drawing import WIDTH, Picture
 from .view import View, said
 
 _PAUSE = 0.02  # seconds in which changes that have already arrived are taken in
+_BUTTONS = 44  # letters of all choices together, up to which they are buttons beside one another
 
 
-def explore(draw: Callable[..., View], **choices: Sequence[Any]) -> "Explorer":
-    """A slider for each of the named arguments of `draw`, over the given values.
+@dataclass(frozen=True)
+class Control:
+    """What may be chosen for one argument, and how that is said.
 
-    The sliders begin at the defaults of `draw`. What they begin with is also the static picture and
-    text of the output, for readers without a kernel.
+    values  in order; numbers are on a slider, names on buttons or in a list
+    label   in words; the argument's name, if it is left out
+    unit    behind each number
+    names   how single values are said, where that is not their number or text
+    when    whether it changes anything, by the values of all controls; else it is disabled
     """
-    return Explorer(draw, choices)
+
+    values: Sequence[Any]
+    label: str = ""
+    unit: str = ""
+    names: Mapping[Any, str] = field(default_factory=dict)
+    when: Callable[[Mapping[str, Any]], bool] | None = None
+
+    def said(self, value: Any) -> str:
+        """A value in words."""
+        if value in self.names:
+            return self.names[value]
+        words = f"{value:g}" if isinstance(value, float) else str(value)
+        return f"{words} {self.unit}".strip()
+
+    @property
+    def is_number(self) -> bool:
+        return all(isinstance(value, int | float) for value in self.values)
+
+
+def explore(
+    draw: Callable[..., View], height: float = 0, **choices: Sequence[Any] | Control
+) -> "Explorer":
+    """A control for each of the named arguments of `draw`, over the given values.
+
+    The controls begin at the defaults of `draw`. What they begin with is also the static picture
+    and text of the output, for readers without a kernel.
+
+    height  pixels that every picture has at least, so that what stands below does not jump
+    """
+    controls = {
+        name: choice if isinstance(choice, Control) else Control(choice)
+        for name, choice in choices.items()
+    }
+    return Explorer(draw, controls, height)
 
 
 class Explorer(View):
     """A view whose arguments can be changed where a kernel runs and ipywidgets is installed."""
 
-    def __init__(self, draw: Callable[..., View], choices: dict[str, Sequence[Any]]):
+    def __init__(self, draw: Callable[..., View], controls: dict[str, Control], height: float = 0):
         self._draw = draw
-        self._choices = choices
-        self._start = _defaults(draw, choices)
-        first = draw(**self._start)
-        super().__init__(first.figure, first.text)
+        self._controls = controls
+        self._start = _defaults(draw, controls)
+        self._height = height
+        first = self.drawn(self._start)
+        super().__init__(first.picture, first.text)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        static = {"text/plain": self.text, "image/png": self.png()}
+    def drawn(self, values: Mapping[str, Any]) -> View:
+        """The view for these values, or in its place why there is none."""
         try:
-            widget = self.widget()
+            view = self._draw(**values)
+        except Exception as problem:  # a combination that cannot be, or a learner's own function
+            if values == self._start:
+                raise
+            view = said(str(problem) or type(problem).__name__)
+        if isinstance(view.picture, Picture):
+            view.picture.at_least(self._height)
+        return view
+
+    def _ipython_display_(self) -> None:
+        """Two outputs: the controls, and the picture, which they replace."""
+        from IPython.display import display
+
+        controls, picture = self.bundles(lambda view: shown.update(_bundle(view), raw=True))
+        display(controls, raw=True)
+        shown = display(picture, raw=True, display_id=True)
+
+    def bundles(
+        self, listen: Callable[[View], None] | None = None
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """What is stored of the controls and of the picture; `listen` gets each new view."""
+        try:
+            controls, follow = self.controls()
         except ModuleNotFoundError as missing:
-            note = f"(no sliders: {missing.name} is not installed; pip install ipywidgets)"
-            return {**static, "text/plain": f"{self.text}\n{note}"}
-        return {**widget._repr_mimebundle_(), **static}
+            note = f"(no controls: {missing.name} is not installed; pip install ipywidgets)"
+            return {"text/plain": note}, _bundle(self)
+        if listen is not None:
+            follow(listen)
+        # The widget's own text would be a line of code.
+        return controls._repr_mimebundle_() | {"text/plain": self._said()}, _bundle(self)
 
-    def widget(self) -> Any:
-        """Sliders above an image, which each change replaces by the bytes of a fresh figure.
+    def _said(self) -> str:
+        """The controls without a kernel."""
+        labels = (
+            control.label or name.replace("_", " ") for name, control in self._controls.items()
+        )
+        return f"With a running kernel you can change: {', '.join(labels)}."
 
-        No Output widget and nothing printed: a callback that prints would appear as new output.
+    def controls(self) -> tuple[Any, Callable[[Callable[[View], None]], None]]:
+        """The widgets, and what takes the function to call with each new view.
+
+        Nothing is printed: what a callback prints would appear as new output.
         """
         import ipywidgets  # optional: everything else works without it
 
-        image = ipywidgets.Image(value=self.png(), format="png")
-        sliders = {
-            name: ipywidgets.SelectionSlider(
-                options=values,
-                value=self._start[name],
-                description=name.replace("_", " "),
-                style={"description_width": "initial"},
-                layout={"width": "330px"},  # the usual 300 cut "InfiniBand HDR" off
-            )
-            for name, values in self._choices.items()
+        widgets = {
+            name: _widget(ipywidgets, name, control, self._start[name])
+            for name, control in self._controls.items()
         }
+        listeners: list[Callable[[View], None]] = []
+
+        def values() -> dict[str, Any]:
+            return {name: widget.value for name, widget in widgets.items()}
 
         def redraw() -> None:
-            try:
-                view = self._draw(**{name: s.value for name, s in sliders.items()})
-            except (
-                Exception
-            ) as problem:  # a combination that cannot be, or a learner's own function
-                view = said(str(problem) or type(problem).__name__)
-            image.value = view.png()
+            view = self.drawn(values())
+            for listen in listeners:
+                listen(view)
 
         late = Latest(redraw)
-        for slider in sliders.values():
-            slider.observe(lambda _change: late(), names="value")
-        # A slider keeps its width, so more of them than fit beside each other need further rows.
-        row = ipywidgets.HBox(list(sliders.values()), layout={"flex_flow": "row wrap"})
-        return ipywidgets.VBox([row, image])
+
+        def changed(_change: Any) -> None:
+            _enable(widgets, self._controls, values())
+            late()
+
+        for widget in widgets.values():
+            widget.observe(changed, names="value")
+        _enable(widgets, self._controls, values())
+        layout = {"flex_flow": "row wrap", "max_width": f"{WIDTH}px", "margin": "4px 0"}
+        return ipywidgets.HBox(list(widgets.values()), layout=layout), listeners.append
+
+
+def _bundle(view: View) -> dict[str, str]:
+    return view._repr_mimebundle_()
+
+
+def _enable(
+    widgets: Mapping[str, Any], controls: Mapping[str, Control], values: Mapping[str, Any]
+) -> None:
+    """Disable what changes nothing."""
+    for name, control in controls.items():
+        if control.when is not None:
+            widgets[name].disabled = not control.when(values)
+
+
+def _widget(ipywidgets: Any, name: str, control: Control, start: Any) -> Any:
+    """A slider for numbers, else buttons if they fit beside one another, else a list."""
+    options = [(control.said(value), value) for value in control.values]
+    common = {
+        "options": options,
+        "value": start,
+        "description": control.label or name.replace("_", " "),
+        "style": {"description_width": "initial"},
+    }
+    layout = {"margin": "2px 24px 2px 0"}
+    if control.is_number:
+        return ipywidgets.SelectionSlider(**common, layout=layout | {"width": "380px"})
+    if sum(len(words) + 3 for words, _ in options) <= _BUTTONS:
+        style = common["style"] | {"button_width": "auto"}
+        return ipywidgets.ToggleButtons(**common | {"style": style}, layout=layout)
+    return ipywidgets.Dropdown(**common, layout=layout | {"width": "380px"})
 
 
 class Latest:
@@ -102,13 +208,15 @@ class Latest:
         self._work()
 
 
-def _defaults(draw: Callable[..., View], choices: dict[str, Sequence[Any]]) -> dict[str, Any]:
+def _defaults(draw: Callable[..., View], controls: dict[str, Control]) -> dict[str, Any]:
     parameters = inspect.signature(draw).parameters
     start = {}
-    for name, values in choices.items():
+    for name, control in controls.items():
         if name not in parameters:
-            raise ValueError(f"there is a slider for {name!r}, but no such argument to draw by")
+            raise ValueError(f"there is a control for {name!r}, but no such argument to draw by")
         start[name] = parameters[name].default
-        if start[name] not in values:
-            raise ValueError(f"{name} begins at {start[name]!r}, which is not among {values!r}")
+        if start[name] not in control.values:
+            raise ValueError(
+                f"{name} begins at {start[name]!r}, which is not among {control.values!r}"
+            )
     return start

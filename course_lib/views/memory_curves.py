@@ -1,26 +1,20 @@
 """What the ranks held, one moment after the other: a panel a rank, or a panel a run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
-import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.transforms import ScaledTranslation
-
 from course_lib.observe import Memory, MemoryCurve
+from course_lib.text import table
 
-from .areas import area, key
-from .lettering import letter
-from .palette import INK, MEMORY
-from .scales import mark, round_numbers
+from .charts import Field, round_numbers
+from .drawing import SMALL, WIDTH, Picture
+from .palette import MEMORY
 from .units import size_text, time_text
 from .view import View
 
 LARGEST = 8  # panels
-_MOST_POINTS = 800  # of the curves beside each other: about one a pixel
-_ROW, _PANEL = 1.9, 1.4  # inches from one row of panels to the next, and what of it is a panel
-_GAP = 0.12  # between two panels, in widths of a panel
+_MOST_POINTS = 400  # of the curves beside each other: one for two pixels
+_ROW, _PANEL = 196, 138  # pixels from one row of panels to the next, and what of it is a panel
 
 Peak = tuple[int, dict[str, int]]  # bytes in all, and by kind
 
@@ -72,63 +66,45 @@ def _text(peaks: Mapping[str, Peak], title: str) -> str:
     rows = [["at its peak", *shown, "total"]]
     for name, (total, parts) in peaks.items():
         rows.append([name, *(f"{parts[kind]:,}" for kind in shown), f"{total:,} bytes"])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        row[0].ljust(widths[0])
-        + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in ([title] if title else []) + lines)
+    return "\n".join([*([title] if title else []), table(rows)])
 
 
 def _draw(
     panels: Mapping[str, MemoryCurve], peaks: Mapping[str, Peak], title: str, over: str
-) -> Figure:
-    """All panels in one Axes, which draws far faster than one for each.
-
-    A panel is 1 wide and as high as the most bytes are: they are to scale, and so are the gaps.
-    """
+) -> Picture:
+    """All panels share one scale of bytes."""
     columns = min(4, len(panels)) if len(panels) != 4 else 2
-    rows = -(-len(panels) // columns)
     highest = 1.08 * (max(total for total, _ in peaks.values()) or 1)
-    across, down = 1 + _GAP, highest * _ROW / _PANEL  # from one panel to the next
-    figure = Figure(figsize=(9, _ROW * rows + 0.9))
-    high = figure.get_figheight()
-    ax = figure.add_axes((0.085, 0.85 / high, 0.9, (_ROW * (rows - 1) + _PANEL) / high))
-    ax.set(xlim=(0, columns * across - _GAP), ylim=(0, (rows - 1) * down + highest))
-    ax.axis("off")
-    text = time_text if over == "time" else "{:g}".format
+    wide = (WIDTH - 90 - 24 * (columns - 1)) / columns
+    picture = Picture(title)
     steps = round_numbers(0, highest, 4, size_text)
-    areas: dict[str, list[np.ndarray]] = {}
-    heads, below, aside, frames, tops = [], [], [], [], []
+    text = time_text if over == "time" else "{:g}".format
+    top, kinds = picture.height + 22, set()
+    picture.text(4, picture.height + 4, "bytes held", SMALL, ink="soft")
     for place, (name, curve) in enumerate(panels.items()):
-        left, low = place % columns * across, (rows - 1 - place // columns) * down
+        left, y = 70 + place % columns * (wide + 24), top + place // columns * _ROW
         end = _end(curve, over)
-        for kind, outline in _stack(curve, over, _MOST_POINTS // columns).items():
-            areas.setdefault(kind, []).append(outline / (end, 1) + (left, low))
+        field = Field(picture, left, y, wide, _PANEL, (0, end), (0, highest))
+        field.marks_left(steps if place % columns == 0 else dict.fromkeys(steps, ""), grid=True)
+        begins, layers = _stack(curve, over, _MOST_POINTS // columns)
+        x = [field.across(begin) for begin in begins]
+        for kind, (low, high) in layers.items():
+            below, above = [field.up(b) for b in low], [field.up(b) for b in high]
+            picture.steps(x, below, above, MEMORY[kind], kind, f"{name}: {kind}")
+            kinds.add(kind)
         peak = peaks[name][0]
-        heads.append((left + 0.5, low + highest, f"{name}: peak {size_text(peak)}", INK))
-        marks = round_numbers(0, end, 3, text)
-        below += [(left + x / end, low, said) for x, said in marks.items()]
-        aside += [(left, low + y, "" if place % columns else said) for y, said in steps.items()]
-        frames += [(left, low + highest), (left, low), (left + 1, low), (np.nan, np.nan)]
-        tops += [(left, low + peak), (left + 1, low + peak), (np.nan, np.nan)]
-    shown = {kind: MEMORY[kind] for kind in MEMORY if kind in areas}
-    for kind, fill in shown.items():
-        area(ax, areas[kind], fill, kind, edge=0)
-    ax.add_artist(Line2D(*np.transpose(frames), color=INK, linewidth=0.8, clip_on=False))
-    ax.add_artist(Line2D(*np.transpose(tops), color=INK, linewidth=0.8, linestyle=":"))
-    mark(ax, below, "below")
-    mark(ax, aside, "left")
-    above = ScaledTranslation(0, 0.08, figure.dpi_scale_trans)
-    letter(ax, heads, size=8, bold=True, transform=ax.transData + above)
+        line = [(left, field.up(peak)), (left + wide, field.up(peak))]
+        picture.line(line, "ink", 0.8, "2 2")
+        head = f"{name}: peak {size_text(peak)}"
+        picture.text(left + wide / 2, y - 8, head, SMALL, "middle", bold=True)
+        field.marks_below(round_numbers(0, end, 3, text))
+    rows = -(-len(panels) // columns)
+    picture.height = top + rows * _ROW - 8
     label = "allocations and releases, in order" if over == "order" else "time since the first"
-    figure.supxlabel(label, fontsize=8, y=0.4 / high)
-    figure.supylabel("bytes held", fontsize=8, x=0.005)
-    if title:
-        figure.text(0.01, 1 - 0.15 / high, title, fontsize=9, weight="bold", va="center")
-    key(figure, shown)
-    return figure
+    picture.text(WIDTH / 2, picture.height, label, SMALL, "middle", ink="soft")
+    picture.height += 6
+    picture.key({kind: MEMORY[kind] for kind in MEMORY if kind in kinds})
+    return picture
 
 
 def _end(curve: MemoryCurve, over: str) -> float:
@@ -138,29 +114,31 @@ def _end(curve: MemoryCurve, over: str) -> float:
     return (curve.times[-1] - curve.times[0] if curve.times else 0) or 1e-6
 
 
-def _stack(curve: MemoryCurve, over: str, most: int) -> dict[str, np.ndarray]:
-    """Outlines (corners, 2) on top of each other, with steps: bytes stay until they change."""
-    picked = _thin(np.array(curve.total), most)
-    if not len(picked):
-        return {}
-    starts = picked if over == "order" else np.array(curve.times)[picked] - curve.times[0]
-    x = np.append(np.repeat(starts, 2)[1:], _end(curve, over))
-    low, outlines = np.zeros(len(x)), {}
+def _stack(
+    curve: MemoryCurve, over: str, most: int
+) -> tuple[list[float], dict[str, tuple[list[float], list[float]]]]:
+    """Where bytes change, and by kind from what to what the kind reaches until the next change."""
+    picked = _thin(curve.total, most)
+    if not picked:
+        return [], {}
+    begins = picked if over == "order" else [curve.times[k] - curve.times[0] for k in picked]
+    low, layers = [0.0] * len(picked), {}
     for kind in MEMORY:
-        column = np.array(curve.nbytes[kind])
-        if column.any():
-            top = low + np.repeat(column[picked], 2)
-            corners = np.append(x, x[::-1]), np.append(low, top[::-1])
-            outlines[kind] = np.stack(corners, axis=1)
-            low = top
-    return outlines
+        column = curve.nbytes[kind]
+        if any(column):
+            high = [below + column[k] for below, k in zip(low, picked, strict=True)]
+            layers[kind] = low, high
+            low = high
+    return [*begins, _end(curve, over)], layers
 
 
-def _thin(total: np.ndarray, most: int) -> np.ndarray:
+def _thin(total: Sequence[int], most: int) -> list[int]:
     """Places to draw: all, or in each stretch of a long curve the highest and the last."""
     if len(total) <= most:
-        return np.arange(len(total))
+        return list(range(len(total)))
     stretch = -(-2 * len(total) // most)
-    starts = range(0, len(total), stretch)
-    highest = [start + int(total[start : start + stretch].argmax()) for start in starts]
-    return np.unique([*highest, *(min(s + stretch, len(total)) - 1 for s in starts)])
+    found = set()
+    for start in range(0, len(total), stretch):
+        part = range(start, min(start + stretch, len(total)))
+        found |= {max(part, key=total.__getitem__), part[-1]}
+    return sorted(found)

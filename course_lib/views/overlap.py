@@ -2,25 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
-
 from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Timeline
 from course_lib.simulate import costs
 from course_lib.simulate.data_parallel import Layer, bucket_layers, data_parallel_step
 
-from .areas import key
-from .lettering import letter
+from .charts import Field, round_numbers
+from .drawing import SMALL, WIDTH, Picture, width
 from .palette import OPERATIONS, STEP
-from .scales import scale_y
 from .units import size_text, time_text
 from .view import View
 
 _FILLS = {"F": OPERATIONS["F"], "B": OPERATIONS["B"], "bucket": STEP["data"]}
 _LEGEND = {"F": "forward", "B": "backward", "bucket": "all-reduce of a bucket"}
-_WIDTH, _ROW, _LEFT = 9.0, 0.3, 0.09  # inches, inches, share of the width
-_LETTER = 0.075  # inches that a letter needs
+_ROW = 28  # pixels
 
 
 def overlap(steps: Mapping[str, Timeline]) -> View:
@@ -95,38 +89,37 @@ def _spans(step: Timeline, track: str) -> list[tuple[float, float, str]]:
     ]
 
 
-def _draw(steps: Mapping[str, Timeline]) -> Figure:
-    rows = 3.6 * len(steps) + 1
-    figure = Figure(figsize=(_WIDTH, _ROW * rows))
-    ax = figure.add_axes((_LEFT, 0, 0.99 - _LEFT, 1))
+def _draw(steps: Mapping[str, Timeline]) -> Picture:
     end = max(step.makespan for step in steps.values()) or 1
-    ax.set(xlim=(0, end), ylim=(rows, 0))
-    ax.axis("off")
-    boxes: dict[str, list] = {}
-    words, tracks = [], {}
-    for number, (name, step) in enumerate(steps.items()):
-        top = 3.6 * number
-        ax.text(0, top + 0.8, f"{name}: {_summary(step)}", fontsize=8, weight="bold")
+    heads = [f"{name}: {_summary(step)}" for name, step in steps.items()]
+    picture = Picture("" if len(steps) > 1 else heads[0])
+    top, left, seen = picture.height, 72, set()
+    pixels = (WIDTH - 14 - left) / end
+    for head, step in zip(heads, steps.values(), strict=True):
+        if len(steps) > 1:
+            picture.text(4, picture.height + 12, head, bold=True)
+            picture.height += 26
         for row, track in enumerate((COMPUTE, COMMUNICATION)):
-            y = top + 1.1 + row
-            tracks[y + 0.47] = ("device", "network")[row]
+            y = picture.height + _ROW * row
+            picture.text(left - 8, y + _ROW / 2 - 1, ("device", "network")[row], anchor="end")
             for place, (start, stop, what) in enumerate(_spans(step, track)):
                 kind = "bucket" if track == COMMUNICATION else what[0]
-                corners = [(start, y), (stop, y), (stop, y + 0.9), (start, y + 0.9)]
-                boxes.setdefault(kind if kind in _FILLS else "F", []).append(corners)
-                text = str(place) if track == COMMUNICATION else what.split()[-1]
-                if (stop - start) / end * _WIDTH * (0.99 - _LEFT) > _LETTER * len(text):
-                    words.append(((start + stop) / 2, y + 0.47, text, _FILLS[kind].ink))
-        ax.plot([step.makespan] * 2, [top + 1.0, top + 3.1], color="black", lw=1)
-    for kind, corners in boxes.items():
-        fill = _FILLS[kind]
-        ax.add_collection(
-            PolyCollection(
-                np.array(corners), facecolors=fill.color, edgecolors="white", linewidths=0.5
-            ),
-            autolim=False,
-        )
-    letter(ax, words)
-    scale_y(ax, tracks, size=8, ticks=False)
-    key(figure, {_LEGEND[kind]: fill for kind, fill in _FILLS.items() if kind in boxes})
-    return figure
+                kind = kind if kind in _FILLS else "F"
+                seen.add(kind)
+                word = str(place) if track == COMMUNICATION else what.split()[-1]
+                wide = (stop - start) * pixels
+                shown = word if width(word, SMALL) < wide - 3 else ""
+                hint = f"{_LEGEND[kind]} {word}\n{time_text(start)} to {time_text(stop)}"
+                x, gap = left + start * pixels, 1 if wide > 4 else 0
+                picture.box(
+                    x, y, wide - gap, _ROW - 4, _FILLS[kind], hint, shown, key=_LEGEND[kind]
+                )  # fmt: skip
+        x = left + step.makespan * pixels
+        picture.line([(x, picture.height - 3), (x, picture.height + 2 * _ROW)], "ink", 1.2)
+        picture.height += 2 * _ROW + 4
+    picture.title = "; ".join(heads)
+    field = Field(picture, left, top, end * pixels, picture.height - top, (0, end), (0, 1))
+    field.marks_below(round_numbers(0, end, 8, time_text), "time")
+    picture.player(left, field.right, top, field.bottom, time_text(end))
+    picture.key({_LEGEND[kind]: fill for kind, fill in _FILLS.items() if kind in seen})
+    return picture

@@ -6,10 +6,10 @@ that they stay apart in grey print: tests compute both, with the simulations of 
 vision by Viénot, Brettel & Mollon (1999).
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 INK, PAPER, QUIET = "#000000", "#ffffff", "#bbbbbb"
-ALARM = "#a33b00"  # a limit; darker than the palette's vermilion, so that thin lines are seen
 
 
 class Fill(NamedTuple):
@@ -20,6 +20,13 @@ class Fill(NamedTuple):
     ink: str = INK
 
 
+def chunk(fill: Fill, number: int) -> Fill:
+    """The colour of an operation for the model chunk `number` of a rank: each a little darker."""
+    share = 1 - 0.2 * min(number, 3)
+    parts = (round(int(fill.color[k : k + 2], 16) * share) for k in (1, 3, 5))
+    return fill._replace(color="#" + "".join(f"{part:02x}" for part in parts))
+
+
 # Operations of a schedule, light and dark in turn: a whole backward (B) or its two halves (I, W).
 OPERATIONS = {
     "F": Fill("#8fc9ec"),
@@ -27,6 +34,8 @@ OPERATIONS = {
     "I": Fill("#d55e00", ink=PAPER),
     "W": Fill("#fae9a8"),
 }
+# What goes over the wires: sent, received, or together with others.
+SEND, RECEIVE, COLLECTIVE = Fill("#7f3d68", ink=PAPER), Fill("#e69f00"), Fill("#808080")
 # What memory is for, in the order in which bars are stacked.
 MEMORY = {
     "parameters": Fill("#0072b2", ink=PAPER),
@@ -57,12 +66,46 @@ RANKS = (
     Fill("#c9e9c9"),
 )
 # Bars of several runs beside one another.
-SERIES = (Fill("#0072b2"), Fill("#d55e00", "//"), Fill("#8fc9ec"), Fill("#e69f00", ".."))
-# Lines: colour and dashes.
-LINES = (
-    ("#0072b2", "-"),
-    ("#d55e00", "--"),
-    ("#009e73", "-."),
-    ("#cc79a7", ":"),
-    ("#56b4e9", (0, (5, 1, 1, 1, 1, 1))),
+SERIES = (
+    Fill("#0072b2", ink=PAPER),
+    Fill("#d55e00", "//", PAPER),
+    Fill("#8fc9ec"),
+    Fill("#e69f00", ".."),
 )
+
+
+class Stroke(NamedTuple):
+    """How a line is drawn. dashes: lengths of strokes and gaps in pixels."""
+
+    color: str
+    dashes: str = ""
+
+
+STROKES = (
+    Stroke("#0072b2"),
+    Stroke("#d55e00", "7 3"),
+    Stroke("#009e73", "7 2 2 2"),
+    Stroke("#cc79a7", "2 2"),
+    Stroke("#56b4e9", "9 2 2 2 2 2"),
+)
+# The same for matplotlib.
+LINES = tuple(
+    (color, (0, tuple(map(int, dashes.split()))) if dashes else "-") for color, dashes in STROKES
+)
+# An algorithm looks alike in every lesson.
+_ALGORITHMS = ("ring", "tree", "hierarchical", "halving", "gather")
+
+
+def strokes(names: Iterable[str]) -> dict[str, Stroke]:
+    """A stroke for each name: an algorithm's own if it names one, else the next that is free."""
+    names = list(names)
+    if not 1 <= len(names) <= len(STROKES):
+        raise ValueError(f"1 to {len(STROKES)} lines can be told apart, not {len(names)}")
+    found: dict[str, Stroke] = {}
+    for name in names:
+        for algorithm, stroke in zip(_ALGORITHMS, STROKES, strict=True):
+            if algorithm in name and stroke not in found.values():
+                found[name] = stroke
+                break
+    free = (stroke for stroke in STROKES if stroke not in found.values())
+    return {name: found.get(name) or next(free) for name in names}

@@ -1,20 +1,14 @@
 """The planner under sliders: model, cluster, nodes, batch; memory and time of the best meshes."""
 
-from collections.abc import Callable, Mapping, Sequence
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from course_lib.simulate.cluster import CLUSTERS
 from course_lib.simulate.planner import plan
 from course_lib.simulate.plans import Plan, Plans
 from course_lib.simulate.transformer import Transformer
 
-from .areas import key, stack
-from .explore import Explorer, explore
-from .lettering import letter
-from .palette import ALARM, INK, MEMORY, STEP, Fill
-from .scales import round_numbers, scale_x, scale_y
+from .charts import Field, round_numbers, stack
+from .drawing import SMALL, Picture
+from .explore import Control, Explorer, explore
+from .palette import MEMORY, STEP
 from .units import size_text, time_text
 from .view import View, said
 
@@ -26,7 +20,7 @@ MODELS = {
     "Llama 3 405B": Transformer(126, 16384, 128, seq=8192, vocab=128256),
     "1T": Transformer(128, 25600, 160, seq=2048, vocab=51200),
 }
-_ROWS = 8
+_ROWS, _ROW = 8, 38  # meshes, and pixels for each
 _HELD = ("parameters", "gradients", "optimizer", "activations")
 
 
@@ -56,70 +50,61 @@ def plan_explorer() -> Explorer:
     """`planned` under sliders."""
     return explore(
         planned,
+        height=490,
         model=list(MODELS),
-        cluster=list(CLUSTERS),
+        cluster=Control(list(CLUSTERS), "kind of node"),
         nodes=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048],
-        batch=[64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096],
+        batch=Control(
+            [64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096], "global batch", "sequences"
+        ),
     )
 
 
 # ------------------------------------------------------------------------------------------------
 
 
-def _draw(plans: Plans, shown: list[Plan]) -> Figure:
-    high = 0.41 * len(shown) + 1.3
-    figure = Figure(figsize=(9.3, high))
-    bottom, tall = 0.9 / high, 1 - 1.3 / high
-    memory = figure.add_axes((0.225, bottom, 0.335, tall))
-    step = figure.add_axes((0.61, bottom, 0.38, tall))
-    best, days = shown[0], shown[0].days(300e9)
-    figure.text(
-        0.01,
-        1 - 0.2 / high,
-        f"{plans.model.parameters / 1e9:.3g}B on {plans.cluster.size} x {plans.cluster.device.name}"
-        f", batch {plans.global_batch}: {best.mesh} is fastest, 300B tokens in {days:.3g} days",
-        fontsize=9,
-        weight="bold",
-        va="center",
+def _draw(plans: Plans, shown: list[Plan]) -> Picture:
+    best = shown[0]
+    days = best.days(300e9)
+    picture = Picture(
+        f"{plans.model.parameters / 1e9:.3g}B parameters on {plans.cluster.size} × "
+        f"{plans.cluster.device.name}, batch {plans.global_batch}: {best.mesh} is fastest, "
+        f"300B tokens in {days:.3g} days"
     )
     capacity, longest = plans.cluster.device.memory, max(p.step.total for p in shown)
-    held = {part: [getattr(p.memory, part) for p in shown] for part in _HELD}
-    _bars(
-        memory,
-        held,
-        MEMORY,
-        1.08 * capacity,
-        size_text,
-        f"bytes on a device of {size_text(capacity)}",
-    )
-    memory.axvline(capacity, color=ALARM, linestyle="--", linewidth=2)
-    scale_y(memory, {place - 0.17: _mesh(p) for place, p in enumerate(shown)}, ticks=False)
-    scale_y(memory, {place + 0.17: _options(p) for place, p in enumerate(shown)}, ticks=False)
-    times = {part: [getattr(p.step, part) for p in shown] for part in STEP}
-    _bars(step, times, STEP, 1.22 * longest, time_text, "a step; communication that nothing hides")
-    rates = [
-        (p.step.total + 0.01 * longest, place, f"{p.flops_per_second / 1e12:.0f} TFLOP/s", INK)
-        for place, p in enumerate(shown)
-    ]
-    letter(step, rates, align="left")
-    key(figure, {part: MEMORY[part] for part in _HELD}, left=2.0, columns=2, size=7)
-    key(figure, STEP, left=5.6, columns=3, size=7)
-    return figure
-
-
-def _bars(
-    ax: Axes,
-    parts: Mapping[str, Sequence[float]],
-    fills: Mapping[str, Fill],
-    limit: float,
-    text: Callable[[float], str],
-    label: str,
-) -> None:
-    stack(ax, parts, fills, thick=0.7)
-    ax.set(xlim=(0, limit), ylim=(len(next(iter(parts.values()))) - 0.4, -0.6))
-    ax.spines[["top", "right"]].set_visible(False)
-    scale_x(ax, round_numbers(0, limit, 5, text), label)
-    scale_y(ax, {})
+    top, high = picture.height + 30, _ROW * len(shown)
+    memory = Field(picture, 196, top, 262, high, (0, 1.08 * capacity), (0, 1))
+    step = Field(picture, 480, top, 346, high, (0, 1.34 * longest), (0, 1))
+    picture.text(memory.left, top - 12, "bytes on a device", SMALL, bold=True)
+    words = "time of a step, and messages that nothing hides"
+    picture.text(step.left, top - 12, words, SMALL, bold=True)
+    for place, each in enumerate(shown):
+        y = top + _ROW * place
+        picture.text(memory.left - 10, y + 11, _mesh(each), SMALL, "end")
+        picture.text(memory.left - 10, y + 25, _options(each), SMALL, "end", ink="soft")
+        held = {part: getattr(each.memory, part) for part in _HELD}
+        times = {part: getattr(each.step, part) for part in STEP}
+        for field, parts, fills, text, limit in (
+            (memory, held, MEMORY, size_text, 1.08 * capacity),
+            (step, times, STEP, time_text, 1.34 * longest),
+        ):
+            pixels = (field.right - field.left) / limit
+            end = stack(
+                picture, parts, fills, field.left, y + 5, _ROW - 10, pixels, text, field.right
+            )  # fmt: skip
+        rate = f"{each.flops_per_second / 1e12:.0f} TFLOP/s"
+        picture.text(end + 6, y + _ROW / 2, rate, SMALL)
+    x = memory.across(capacity)
+    picture.line([(x, top), (x, memory.bottom)], "alarm", 2, "6 4")
+    memory.marks_below(round_numbers(0, 1.08 * capacity, 4, size_text))
+    step.marks_below(round_numbers(0, 1.34 * longest, 5, time_text))
+    picture.height += 4
+    words = f"a device has {size_text(capacity)}"
+    picture.text(x, picture.height + 2, words, SMALL, "middle", ink="alarm")
+    picture.height += 6
+    picture.key({part: MEMORY[part] for part in _HELD})
+    picture.key(STEP)
+    return picture
 
 
 def _mesh(plan: Plan) -> str:

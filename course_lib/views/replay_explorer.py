@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from course_lib.observe import Trace
 from course_lib.simulate.cluster import dgx_a100
@@ -11,7 +12,7 @@ from course_lib.simulate.hardware import LINKS
 from course_lib.simulate.programs import Computed
 from course_lib.simulate.replaying import replay
 
-from .explore import Explorer, explore
+from .explore import Control, Explorer, explore
 from .schedule_gantt import schedule_gantt
 from .view import View
 
@@ -52,17 +53,26 @@ def replay_explorer(trace: Trace, compute: Sequence[Computed] | None = None) -> 
     Where it would change nothing a slider is left out: that of the algorithm in a run without an
     all-reduce, and that of the speed with `compute=[]`.
     """
-    choices = {
-        "inside": list(LINKS),
-        "between": list(LINKS),
-        "devices_per_node": [1, 2, 4, 8],
-    }
+    choices: dict[str, Sequence[Any] | Control] = {
+        "inside": Control(
+            list(LINKS), "link inside a node", when=lambda now: now["devices_per_node"] > 1
+        ),
+        "between": Control(
+            list(LINKS), "link between nodes",
+            when=lambda now: now["devices_per_node"] < trace.world_size,
+        ),
+        "devices_per_node": Control([1, 2, 4, 8], "devices per node"),
+    }  # fmt: skip
     if compute is None or compute:
-        choices["speed"] = [0.1, 1, 10, 100, 1000]
+        choices["speed"] = Control(
+            [0.1, 1, 10, 100, 1000], "devices, as fast as here", "×"
+        )  # fmt: skip
     if any(event.op == "all_reduce" for event in trace.events):
         names = (*ALGORITHMS["all_reduce"], "hierarchical")
-        choices["all_reduce"] = [name for name in names if _works(name, trace)]
-    return explore(functools.partial(replayed, trace, compute=compute), **choices)
+        choices["all_reduce"] = Control(
+            [name for name in names if _works(name, trace)], "all-reduce as"
+        )
+    return explore(functools.partial(replayed, trace, compute=compute), 0, **choices)
 
 
 def _works(algorithm: str, trace: Trace) -> bool:

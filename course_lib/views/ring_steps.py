@@ -10,15 +10,11 @@ all modulo n. After the first half rank r holds the complete chunk r, as `dist.r
 has it (Patarasuk & Yuan, JPDC 69(2), 2009).
 """
 
+import math
 from dataclasses import dataclass
 
-import numpy as np
-from matplotlib import colormaps
-from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
-
-from .lettering import letter
-from .palette import ALARM, INK, PAPER
+from .drawing import SMALL, WIDTH, Picture, Point
+from .palette import PAPER, Fill
 from .view import View
 
 LARGEST = 5  # ranks; more do not fit a page, and teach nothing more
@@ -57,7 +53,7 @@ def _freeze(name: str, received: list, sums: list[list[int]]) -> RingStep:
 
 
 def ring_steps(ranks: int = 4) -> View:
-    """All steps of the ring, side by side."""
+    """All steps of the ring, side by side; in a live page one after the other."""
     if not 1 <= ranks <= LARGEST:
         raise ValueError(f"the picture holds 1 to {LARGEST} ranks, not {ranks}")
     steps = play_ring(ranks)
@@ -84,48 +80,93 @@ def _text(steps: list[RingStep], n: int) -> str:
     return "\n".join(lines)
 
 
-def _draw(steps: list[RingStep], n: int) -> Figure:
-    """One table a step, at most four in a row; a single Axes draws far faster than one a panel."""
+def _draw(steps: list[RingStep], n: int) -> Picture:
+    """All steps as tables; where scripts run, one ring that goes from step to step."""
+    picture = Picture(f"ring all-reduce on {n} rank{'s' if n > 1 else ''}, step by step")
+    top = picture.height
+    with picture.group("still"):
+        _tables(picture, steps, n)
+    below, picture.height = picture.height, top
+    for step in steps:
+        picture.height = top
+        with picture.group("frame", step.name):
+            _ring(picture, step, n)
+    picture.height = max(below, picture.height)
+    return picture
+
+
+def _tables(picture: Picture, steps: list[RingStep], n: int) -> None:
+    """One table a step, at most four in a row."""
+    words = "one row a rank, one column a chunk; outlined: has just arrived; dark: complete"
+    picture.text(4, picture.height + 6, words, SMALL, ink="soft")
     columns = min(4, len(steps))
-    rows = -(-len(steps) // columns)
-    width, height = n + 0.8, n + 1.1  # of a panel with its title, in cells
-    figure = Figure(figsize=(0.5 * width * columns + 0.8, 0.36 * height * rows + 0.3))
-    ax = figure.add_axes((0.07, 0.0, 0.92, 1.0))
-    ax.set(xlim=(0, width * columns), ylim=(height * rows, -0.6))
-    ax.axis("off")
-    ax.text(
-        0,
-        -0.25,
-        "one row a rank, one column a chunk; outlined: has just arrived; dark: complete",
-        fontsize=8,
-    )
-    boxes, shades, outlined, words, names, ranks = [], [], [], [], [], []
+    wide, high = min(46.0, ((WIDTH - 60) / columns - 18) / n), 24
+    top = picture.height + 18
     for index, step in enumerate(steps):
-        left, top = index % columns * width, index // columns * height + 0.8
-        names.append((left, top - 0.33, step.name, INK))
+        left = 60 + index % columns * (n * wide + 18)
+        y = top + index // columns * (n * high + 34)
+        picture.text(left, y + 12, step.name, bold=True)
         for rank in range(n):
             if index % columns == 0:
-                ranks.append((left - 0.2, top + rank + 0.5, f"rank {rank}", INK))
-            for chunk, value in enumerate(step.sums[rank]):
-                parts = str(value).count("1")
-                boxes.append(_square(left + chunk, top + rank))
-                shades.append(1.0 if parts == n else 0.6 * parts / n)
-                ink = PAPER if parts == n else INK
-                words.append((left + chunk + 0.5, top + rank + 0.5, str(value), ink))
-            if step.received[rank] is not None:
-                outlined.append(_square(left + step.received[rank], top + rank, margin=0.06))
-    letter(ax, words, size=8)
-    letter(ax, names, size=9, align="left", bold=True)
-    letter(ax, ranks, size=8, align="right")
-    colors = colormaps["Blues"](shades)
-    ax.add_collection(
-        PolyCollection(np.array(boxes), facecolors=colors, edgecolors="white", zorder=0)
-    )
-    ax.add_collection(PolyCollection(outlined, facecolors="none", edgecolors=ALARM, linewidths=2))
-    return figure
+                picture.text(52, y + 24 + (rank + 0.5) * high, f"rank {rank}", SMALL, "end")
+            _row(picture, step, rank, left, y + 24, wide, high)
+        picture.height = y + 24 + n * high + 8
 
 
-def _square(left: float, top: float, margin: float = 0.0) -> list[tuple[float, float]]:
-    """Corners of a cell; far cheaper to draw by the hundred than patches are."""
-    near, far = margin, 1 - margin
-    return [(left + x, top + y) for x, y in ((near, near), (far, near), (far, far), (near, far))]
+def _row(
+    picture: Picture, step: RingStep, rank: int, left: float, top: float, wide: float, high: float
+) -> None:
+    """The chunks of a rank beside one another; `rank` rows below `top`."""
+    n, y = len(step.sums), top + rank * high
+    for chunk, value in enumerate(step.sums[rank]):
+        x, parts = left + chunk * wide, str(value).count("1")
+        hint = f"{step.name}: rank {rank}, chunk {chunk} holds {value}"
+        picture.box(x, y, wide - 1, high - 1, _SHADES[parts == n, parts], hint, str(value))
+    arrived = step.received[rank]
+    if arrived is not None:
+        x = left + arrived * wide
+        corners = [(x, y), (x + wide - 1, y), (x + wide - 1, y + high - 1), (x, y + high - 1)]
+        picture.line([*corners, corners[0]], "alarm", 2)
+
+
+def _ring(picture: Picture, step: RingStep, n: int) -> None:
+    """The ranks in a circle, what each has sent to the next, and what each holds after that."""
+    top, radius = picture.height, 118.0
+    x0, y0 = WIDTH / 2, top + 44 + radius
+    wide = min(46.0, 200 / n)
+    middles = []
+    for rank in range(n):
+        turn = 2 * math.pi * rank / n - math.pi / 2
+        middles.append((x0 + 2.2 * radius * math.cos(turn), y0 + radius * math.sin(turn)))
+    for rank, (x, y) in enumerate(middles):
+        to = (rank + 1) % n
+        if step.received[to] is not None:
+            start, end = _between(middles[rank], middles[to])
+            picture.arrow(start, end, "alarm", 2, f"rank {rank} to rank {to}")
+            words = f"chunk {step.received[to]}"
+            middle = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
+            picture.text(middle[0] + 8, middle[1] - 9, words, SMALL, ink="alarm")
+        picture.text(x, y - 22, f"rank {rank}", anchor="middle", bold=True)
+        _row(picture, step, rank, x - n * wide / 2, y - 12 - rank * 24, wide, 24)
+    picture.height = y0 + radius + 24
+    what = "adds what arrives to its own" if "scatter" in step.name else "keeps what arrives"
+    words = f"{step.name}: each rank {what}" if step.name != "start" else "start: 10^rank in all"
+    picture.text(x0, y0, words, anchor="middle", bold=True)
+
+
+def _between(one: Point, other: Point) -> tuple[Point, Point]:
+    """The middle half of the way from one to the other."""
+    (a, b), (c, d) = one, other
+    return (a + 0.3 * (c - a), b + 0.3 * (d - b)), (a + 0.7 * (c - a), b + 0.7 * (d - b))
+
+
+def _shade(complete: bool, parts: int) -> Fill:
+    if complete:
+        return Fill("#084594", ink=PAPER)
+    light, dark = (222, 235, 247), (107, 174, 214)
+    share = min(1.0, max(0, parts - 1) / (LARGEST - 2))
+    mix = (round(a + (b - a) * share) for a, b in zip(light, dark, strict=True))
+    return Fill("#" + "".join(f"{part:02x}" for part in mix))
+
+
+_SHADES = {(whole, k): _shade(whole, k) for whole in (False, True) for k in range(LARGEST + 1)}

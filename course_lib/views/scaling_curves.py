@@ -2,19 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from matplotlib.figure import Figure
-
 from course_lib.simulate.cluster import CLUSTERS
 from course_lib.simulate.collectives import collective_seconds
+from course_lib.text import table as text_table
 
-from .explore import Explorer, explore
-from .palette import LINES
-from .scales import decades, round_numbers, scale_x, scale_y
+from .charts import Field, decades, name_curves, round_numbers
+from .drawing import WIDTH, Picture
+from .explore import Control, Explorer, explore
+from .palette import STROKES, strokes
 from .units import size_text, time_text
 from .view import View
 
 DEVICES = (8, 16, 32, 64, 128, 256, 512, 1024)
-_MARKERS = "osD^v"
 
 
 def scaling_curves(
@@ -29,8 +28,8 @@ def scaling_curves(
 
     Text and picture say where the least line changes: the crossover.
     """
-    if not 1 <= len(lines) <= len(LINES):
-        raise ValueError(f"1 to {len(LINES)} lines can be told apart, not {len(lines)}")
+    if not 1 <= len(lines) <= len(STROKES):
+        raise ValueError(f"1 to {len(STROKES)} lines can be told apart, not {len(lines)}")
     if not devices or min(devices) < 1:
         raise ValueError(f"devices = {list(devices)} must be numbers of at least 1")
     table = {name: [line(n) for n in devices] for name, line in lines.items()}
@@ -63,15 +62,18 @@ def all_reduce_explorer() -> Explorer:
     return explore(
         all_reduce_scaling,
         size=list(SIZES),
-        cluster=list(CLUSTERS),
-        between=[
-            "10 GbE",
-            "25 GbE",
-            "100 GbE",
-            "InfiniBand EDR",
-            "InfiniBand HDR",
-            "InfiniBand NDR",
-        ],
+        cluster=Control(list(CLUSTERS), "kind of node"),
+        between=Control(
+            [
+                "10 GbE",
+                "25 GbE",
+                "100 GbE",
+                "InfiniBand EDR",
+                "InfiniBand HDR",
+                "InfiniBand NDR",
+            ],
+            "link between nodes",
+        ),
     )
 
 
@@ -105,9 +107,8 @@ def _text(
         values = [column[k] for column in table.values()]
         mark = min(values) if len(values) > 1 else None
         rows.append([str(n), *(f"{'*' if v == mark else ''}{text(v)}" for v in values)])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(f"{c:>{w}}" for c, w in zip(r, widths, strict=True)) for r in rows]
-    return "\n".join([*([title] if title else []), *lines, *([said] if said else [])])
+    lines = [*([title] if title else []), text_table(rows, left=0), *([said] if said else [])]
+    return "\n".join(lines)
 
 
 def _draw(
@@ -118,24 +119,22 @@ def _draw(
     label: str,
     text: Callable[[float], str],
     log: bool,
-) -> Figure:
-    figure = Figure(figsize=(6.6, 3.8))
-    ax = figure.add_axes((0.13, 0.13, 0.85, 0.73))
-    for (name, values), (color, dashes), marker in zip(
-        table.items(), LINES, _MARKERS, strict=False
-    ):
-        ax.plot(
-            devices, values, color=color, linestyle=dashes, marker=marker, markersize=4, label=name
-        )
-    ax.set_xscale("log")
-    if log:
-        ax.set_yscale("log")
-    ax.minorticks_off()
-    scale_x(ax, {n: str(n) for n in devices}, "devices", size=8, grid=True)
-    low, high = ax.get_ylim()
+) -> Picture:
+    picture = Picture(title)
+    if said:
+        picture.height = picture.paragraph(4, picture.height + 8, said, WIDTH - 8)
+    values = [value for column in table.values() for value in column]
+    low, high = (min(values) / 1.1, max(values) * 1.1) if log else (0.0, 1.05 * max(values))
+    across = (min(devices) / 1.05, max(devices) * 1.05)
+    field = Field(
+        picture, 80, picture.height + 24, 730, 270, across, (low, high or 1.0), True, log
+    )  # fmt: skip
+    names = {float(n): str(n) for n in devices}
+    field.marks_below(names, "devices, logarithmic", grid=True)
     marks = decades(low, high, text) if log else round_numbers(low, high, 7, text)
-    scale_y(ax, marks, label, size=8, grid=True)
-    ax.legend(fontsize=8)
-    figure.text(0.02, 0.955, title, fontsize=9, weight="bold", va="center")
-    figure.text(0.02, 0.9, said, fontsize=8, va="center")
-    return figure
+    field.marks_left(marks, f"{label}{', logarithmic' if log else ''}", grid=True)
+    looks = strokes(table)
+    for name, column in table.items():
+        field.curve(list(zip(devices, column, strict=True)), looks[name], name, dots=True)
+    name_curves(picture, looks)
+    return picture

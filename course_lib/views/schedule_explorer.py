@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from course_lib.simulate.pipeline import simulate
 from course_lib.techniques import schedules
 
-from .explore import Explorer, explore
+from .explore import Control, Explorer, explore
 from .schedule_gantt import schedule_gantt
 from .view import View, said
 
@@ -15,6 +15,13 @@ KINDS: dict[str, Callable[[int, int, int], Table]] = {
     "naive": lambda p, m, v: [[op for i in range(m) for op in _through(s, i)] for s in range(p)],
     **schedules.BY_NAME,
 }
+
+
+def _read(own: Callable[[int, int], Table] | None, p: int, m: int) -> Table:
+    """The learner's table, in which an operation may be any three values."""
+    if own is None:
+        raise ValueError(f"there is no schedule of yours, and the others are {list(KINDS)}")
+    return [[schedules.Op(*op) for op in row] for row in own(p, m)]
 
 
 def _through(stage: int, microbatch: int) -> tuple[schedules.Op, schedules.Op]:
@@ -40,10 +47,7 @@ def pipeline_timeline(
     A combination that makes no schedule gives a picture that says why.
     """
     try:
-        if kind == "yours":
-            table = [[schedules.Op(*op) for op in row] for row in own(p, m)]
-        else:
-            table = KINDS[kind](p, m, v)
+        table: Table = KINDS[kind](p, m, v) if kind in KINDS else _read(own, p, m)
         stages = schedules.num_stages(table)
         share = p / stages
         timeline = simulate(table, forward * share, backward * share, weight * share, send)
@@ -51,12 +55,9 @@ def pipeline_timeline(
         return said(f"{kind}, p = {p}, m = {m}: {problem or type(problem).__name__}")
     held = timeline.peak_held_by_rank(activation=share, weight=share)
     name = f"{kind}, p = {p}, m = {m}" + (f", v = {v}" if stages > p else "")
-    view = schedule_gantt(timeline, name)
+    view = schedule_gantt(timeline, name, held=held)
     memory = " ".join(f"{amount:.3g}" for amount in held)
     view.text += f"\nheld until the last backward, in microbatches of a rank's layers: {memory}"
-    view.figure.text(
-        0.99, 0.01, f"held until the last backward, by rank: {memory}", ha="right", fontsize=8
-    )
     return view
 
 
@@ -65,12 +66,20 @@ def schedule_explorer(own: Callable[[int, int], Table] | None = None) -> Explore
     kinds = [*KINDS, *(["yours"] if own else [])]
     return explore(
         functools.partial(pipeline_timeline, own=own),
+        height=350,
         kind=kinds,
-        p=[1, 2, 3, 4, 6, 8],
-        m=[1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
-        v=[1, 2, 3, 4],
-        forward=[0.5, 1, 2],
-        backward=[1, 2, 3, 4],
-        weight=[0.5, 1, 1.5],
-        send=[0, 0.1, 0.25, 0.5, 1],
+        p=Control([1, 2, 3, 4, 6, 8], "p = ranks"),
+        m=Control([1, 2, 3, 4, 6, 8, 12, 16, 24, 32], "m = microbatches"),
+        v=Control(
+            [1, 2, 3, 4], "v = stages per rank", when=lambda now: now["kind"] == "interleaved"
+        ),
+        forward=Control([0.5, 1, 2], "forward", "time units"),
+        backward=Control([1, 2, 3, 4], "backward", "time units"),
+        weight=Control(
+            [0.5, 1, 1.5],
+            "weight gradient of it",
+            "time units",
+            when=lambda now: now["kind"] in ("ZB-H1", "yours"),
+        ),
+        send=Control([0, 0.1, 0.25, 0.5, 1], "a message", "time units"),
     )

@@ -1,37 +1,33 @@
 """What each rank does when: timelines one above the other, simulated, replayed or measured.
 
 Forward, backward and the halves of a backward are told apart by lightness as well as by colour, so
-that they stay apart in grey print; the number in a box is the microbatch, white space is idle.
-Other computation is grey with its name; what went over the wires is a thin line below.
+that they stay apart in grey print; the number in a box is the microbatch, empty space is idle.
+Other computation is grey with its name; below it are a lane of what is sent, one of what is
+received, and an arrow from each send to its receive.
 """
 
 import itertools
-from collections.abc import Mapping
-from typing import Literal
+import linecache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
-
-from course_lib.observe.timeline import COMPUTE, Timeline
+from course_lib.observe.timeline import COMPUTE, Span, Timeline
 from course_lib.techniques.schedules import Op
+from course_lib.text import counted
 
-from .areas import key
-from .lettering import Word, letter
-from .palette import OPERATIONS, QUIET, Fill
-from .scales import round_numbers, scale_x, scale_y
-from .units import time_text
+from .charts import Field, round_numbers
+from .drawing import SMALL, WIDTH, Picture, width
+from .palette import COLLECTIVE, OPERATIONS, QUIET, RECEIVE, SEND, Fill, chunk
+from .units import size_text, time_text
 from .view import View
 
 NAMES = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
-_OTHER, _WIRE = Fill(QUIET), Fill("#555555")
-_FILLS = OPERATIONS | {"": _OTHER, "wire": _WIRE}
-_LEGEND = NAMES | {"": "other computation", "wire": "on the wires"}
-_MOST_LABELS = 4000
-_WIDTH, _ROW, _HEAD, _FOOT = 9.0, 0.26, 1.2, 0.75  # inches, inches a rank; rows, inches
-_LETTER = 0.065  # inches that a letter needs
-_SHARE = 0.905  # of the width is time
+_LANES = {"send": SEND, "receive": RECEIVE}  # any other track is a collective
+_LEFT, _HELD, _RIGHT = 64, 76, 14  # pixels left of the time, for what is held, right of it
+_ROW, _LANE = 26, 6  # pixels of computation, and of a lane of messages
+_SIZES = (11.0, 10.0, 9.0, 8.0)  # pixels of the numbers in boxes, the largest that fits them all
+_MOST_ARROWS = 600
 
 
 def schedule_gantt(
@@ -39,12 +35,14 @@ def schedule_gantt(
     title: str = "",
     unit: Literal["", "s"] = "",
     scale: Literal["shared", "each"] = "shared",
+    held: Sequence[float] = (),
 ) -> View:
     """One timeline, or several by name, with bubble and peak of microbatches in flight.
 
     unit   "s" where times are seconds, as of recordings and replays; else units of the given costs
     scale  "each": every timeline has the whole width, to compare a measured run with a simulated
            one, whose times are in other units
+    held   what each rank of one timeline holds at most, if not its microbatches in flight
     """
     named = {title: timelines} if isinstance(timelines, Timeline) else dict(timelines)
     if not named:
@@ -52,27 +50,32 @@ def schedule_gantt(
     if unit not in ("", "s") or scale not in ("shared", "each"):
         raise ValueError(f"unit = {unit!r} must be '' or 's', scale = {scale!r} shared or each")
     text = "\n\n".join(_text(name, timeline, unit) for name, timeline in named.items())
-    return View(_draw(named, unit, scale), text)
+    return View(_draw(named, unit, scale, held), text)
 
 
 def summary(timeline: Timeline, unit: str = "") -> str:
     """The numbers of a timeline in one line."""
-    length = time_text(timeline.makespan) if unit == "s" else f"{timeline.makespan:g}"
+    length = _length(timeline.makespan, unit)
     if not any(timeline.busy):
-        return f"{length} long, no computation"
-    idle = (
-        f"{length} long, idle {timeline.bubble_fraction:.1%} of all the time "
-        f"({timeline.bubble_over_ideal:.1%} of the working time)"
-    )
+        return f"{length}, messages only"
+    idle = f"{length}, ranks idle {timeline.bubble_fraction:.1%} of the time"
     held = timeline.peak_in_flight
     if not held:
         return idle
-    if len(held) > 8:
-        return f"{idle}, in flight at most {max(held)} on a stage"
-    return f"{idle}, in flight {' '.join(map(str, held))}"
+    return f"{idle}, at most {counted(max(held), 'microbatch', 'microbatches')} in flight"
 
 
 # ------------------------------------------------------------------------------------------------
+
+
+def _length(time: float, unit: str) -> str:
+    if unit == "s":
+        return time_text(time)
+    return f"{_short(time)} time unit{'s' if time != 1 else ''}"
+
+
+def _short(number: float) -> str:
+    return f"{number:.0f}" if float(number).is_integer() else f"{number:.2f}".rstrip("0")
 
 
 def _text(name: str, timeline: Timeline, unit: str) -> str:
@@ -81,97 +84,228 @@ def _text(name: str, timeline: Timeline, unit: str) -> str:
     whole = all(float(end).is_integer() for track in timeline.tracks for end in track.ends)
     # Measured times have no unit in which they are legible: the order of each rank has to do.
     body = timeline.text() if whole else _orders(timeline)
-    return "\n".join([*head, body])
+    held = timeline.peak_in_flight
+    stages = "stage 0" if len(held) == 1 else f"stages 0 to {len(held) - 1}"
+    foot = [f"in flight at most, {stages}: {' '.join(map(str, held))}"] if held else []
+    return "\n".join([*head, body, *foot])
 
 
 def _orders(timeline: Timeline) -> str:
     rows: dict[int, list[str]] = {rank: [] for rank in range(timeline.world_size)}
+    around = _around(timeline)
     for track in timeline.tracks:
         if track.name == COMPUTE:
-            runs = itertools.groupby(map(str, track.what))
-            counted = ((name, sum(1 for _ in same)) for name, same in runs)
-            rows[track.rank] += [f"{name} x{n}" if n > 1 else name for name, n in counted]
+            names = ("computes" if what in around else str(what) for what in track.what)
+            runs = itertools.groupby(names)
+            counts = ((name, sum(1 for _ in same)) for name, same in runs)
+            rows[track.rank] += [f"{name} x{n}" if n > 1 else name for name, n in counts]
     return "\n".join(f"rank {rank} | {' '.join(names)}" for rank, names in rows.items())
 
 
-def _draw(named: Mapping[str, Timeline], unit: str, scale: str) -> Figure:
-    """All panels in one Axes, which draws far faster than one for each."""
+def _around(timeline: Timeline) -> set[str]:
+    """Labels that were put around messages too: they name no computation."""
+    return {label for span in timeline.spans if span.event for label in span.event.spans} | {
+        COMPUTE
+    }
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """A timeline in its place: `pixels` for a unit of its time, rows from `top` on."""
+
+    timeline: Timeline
+    unit: str
+    top: float
+    pixels: float
+
+    @property
+    def lanes(self) -> list[str]:
+        """Names of the lanes below each rank's computation."""
+        names = {track.name for track in self.timeline.tracks} - {COMPUTE}
+        both = [lane for lane in _LANES if lane in names]
+        return both or (["together"] if names else [])
+
+    @property
+    def row(self) -> float:
+        return _ROW + (_LANE * len(self.lanes) + 3 if self.lanes else 0)
+
+    @property
+    def bottom(self) -> float:
+        return self.top + self.row * self.timeline.world_size
+
+    def x(self, time: float) -> float:
+        return _LEFT + time * self.pixels
+
+    def lane(self, span: Span) -> tuple[float, float]:
+        """Top and height of what went over the wires; a collective takes all lanes."""
+        y, high = self.top + span.rank * self.row + _ROW - 1, _LANE - 1
+        if span.track in self.lanes:
+            return y + _LANE * self.lanes.index(span.track), high
+        return y, _LANE * len(self.lanes) - 1
+
+
+def _draw(named: Mapping[str, Timeline], unit: str, scale: str, held: Sequence[float]) -> Picture:
     longest = max(timeline.makespan for timeline in named.values()) or 1
-    height = sum(timeline.world_size + _HEAD + 0.3 for timeline in named.values())
-    figure = Figure(figsize=(_WIDTH, _ROW * height + _FOOT))
-    foot = _FOOT / figure.get_figheight()
-    ax = figure.add_axes((0.07, foot, _SHARE, 1 - foot))
-    ax.set(xlim=(0, longest), ylim=(height, 0))
-    ax.spines[["left", "right", "top"]].set_visible(False)
+    holds = any(timeline.peak_in_flight for timeline in named.values())
+    right = WIDTH - _RIGHT - (_HELD if holds else 0)
+    heads = [
+        f"{name}: {summary(timeline, unit)}" if name else summary(timeline, unit)
+        for name, timeline in named.items()
+    ]
+    picture = Picture("" if len(named) > 1 else heads[0])
+    top = picture.height
+    seen: dict[str, Fill] = {}
+    for head, timeline in zip(heads, named.values(), strict=True):
+        if len(named) > 1:
+            picture.text(4, picture.height + 12, head, bold=True)
+            picture.height += 24
+        span = timeline.makespan if scale == "each" else longest
+        panel = _Panel(timeline, unit, picture.height, (right - _LEFT) / (span or 1))
+        _rows(picture, panel, right, held)
+        seen |= _boxes(picture, panel)
+        picture.height = panel.bottom + 8
+    picture.title = "; ".join(heads)
+    field = Field(picture, _LEFT, top, right - _LEFT, picture.height - top, (0, longest), (0, 1))
     if scale == "each" and len(named) > 1:
         quarters = {longest * k / 4: f"{25 * k}%" for k in range(5)}
-        scale_x(ax, quarters, "time, of each run's own length")
+        field.marks_below(quarters, "time, of each run's own length")
+        end = "100 %"
     else:
-        text = time_text if unit == "s" else "{:g}".format
-        label = "time" if unit == "s" else "time, in units of the costs"
-        scale_x(ax, round_numbers(0, longest, 6, text), label)
-    ranks: dict[float, str] = {}
-    boxes: dict[str, list] = {}
-    words: list[Word] = []
-    top = 0.0
-    for name, timeline in named.items():
-        numbers = summary(timeline, unit)
-        head = f"{name}: {numbers}" if name else numbers
-        ax.text(0, top + 0.85, head, fontsize=8, weight="bold")
-        top += _HEAD
-        stretch = longest / (timeline.makespan or 1) if scale == "each" else 1.0
-        _panel(timeline, top, stretch, longest, boxes, words)
-        ranks |= {top + r + 0.5: f"rank {r}" for r in range(timeline.world_size)}
-        end = timeline.makespan * stretch
-        ax.plot([0, end], [top + timeline.world_size] * 2, color="#999999", lw=0.6)
-        top += timeline.world_size + 0.3
-    _fill(ax, boxes)
-    if len(words) <= _MOST_LABELS:
-        letter(ax, words)
-    scale_y(ax, ranks, size=8, ticks=False)
-    key(figure, {_LEGEND[kind]: fill for kind, fill in _FILLS.items() if kind in boxes})
-    return figure
-
-
-def _panel(
-    timeline: Timeline, top: float, stretch: float, longest: float, boxes: dict, words: list[Word]
-) -> None:
-    """Add the boxes of a timeline, by kind, and what stands in them."""
-    plain = _one_stage_a_rank(timeline)
-    wires = any(track.name != COMPUTE for track in timeline.tracks)
-    bottom = 0.72 if wires else 0.94
-    inches = _WIDTH * _SHARE / longest
-    for rank, start, stop, what, track in timeline.spans:
-        start, stop, y = start * stretch, stop * stretch, top + rank
-        if track != COMPUTE:
-            boxes.setdefault("wire", []).append(_box(start, stop, y + 0.78, y + 0.94))
-            continue
-        kind, text = "", str(what)
-        if isinstance(what, tuple):
-            kind, text = what[0], str(what[2]) if plain else f"{what[1]}.{what[2]}"
-        boxes.setdefault(kind, []).append(_box(start, stop, y + 0.06, y + bottom))
-        if (stop - start) * inches > _LETTER * len(text):
-            words.append(((start + stop) / 2, y + (0.06 + bottom) / 2, text, _FILLS[kind].ink))
-
-
-def _box(left: float, right: float, top: float, bottom: float) -> list[tuple[float, float]]:
-    return [(left, top), (right, top), (right, bottom), (left, bottom)]
-
-
-def _fill(ax: Axes, boxes: Mapping[str, list]) -> None:
-    for kind, corners in boxes.items():
-        edge = "none" if kind == "wire" else "white"
-        color = _FILLS[kind].color
-        ax.add_collection(
-            PolyCollection(np.array(corners), facecolors=color, edgecolors=edge, linewidths=0.5),
-            autolim=False,
+        text = time_text if unit == "s" else _short
+        field.marks_below(
+            round_numbers(0, longest, 8, text),
+            "time" if unit == "s" else "time, in units of the given costs",
         )
+        end = time_text(longest) if unit == "s" else f"{_short(longest)} units"
+    picture.player(_LEFT, right, top, field.bottom, end)
+    picture.key(seen)
+    return picture
 
 
-def _one_stage_a_rank(timeline: Timeline) -> bool:
-    return all(
-        what[1] == track.rank
-        for track in timeline.tracks
-        for what in track.what
-        if isinstance(what, Op)
-    )
+def _rows(picture: Picture, panel: _Panel, right: float, held: Sequence[float]) -> None:
+    """Names of the ranks on the left, what they hold at most on the right."""
+    if not held and panel.timeline.peak_in_flight:
+        held = panel.timeline.peak_held_by_rank()
+    end = panel.x(panel.timeline.makespan)
+    for rank in range(panel.timeline.world_size):
+        y = panel.top + rank * panel.row
+        picture.text(_LEFT - 8, y + _ROW / 2, f"rank {rank}", SMALL, "end")
+        picture.line([(_LEFT, y + panel.row), (end, y + panel.row)], "line", 0.8)
+        if held:
+            picture.text(right + 8, y + _ROW / 2, f"holds {held[rank]:.3g}", SMALL, ink="soft")
+    picture.line([(end, panel.top), (end, panel.bottom)], "soft")
+
+
+def _boxes(picture: Picture, panel: _Panel) -> dict[str, Fill]:
+    """Draw what was done; returns what the colours mean."""
+    timeline = panel.timeline
+    chunks = _chunks(timeline)
+    plain = all(number == 0 for number in chunks.values())
+    around = _around(timeline)
+    size = _number_size(panel, plain)
+    seen: dict[str, Fill] = {}
+    for span in timeline.spans:
+        x, wide = panel.x(span.start), (span.end - span.start) * panel.pixels
+        y = panel.top + span.rank * panel.row
+        hint = _hint(span, panel.unit)
+        if span.track != COMPUTE:
+            fill, name = _LANES.get(span.track, COLLECTIVE), _lane_name(span)
+            low, high = panel.lane(span)
+            picture.box(x, low, max(wide, 1), high, fill, hint, key=name)
+            seen.setdefault(name, fill)
+            continue
+        fill, name, word = Fill(QUIET), "computation", ""
+        if isinstance(span.what, tuple):
+            number = chunks[span.what[1]]
+            name = NAMES[span.what[0]] + ("" if plain else f", chunk {number}")
+            fill = chunk(OPERATIONS[span.what[0]], number)
+            word = _number(span.what, plain) if size else ""
+        elif span.what not in around and width(span.what, SMALL) < wide - 4:
+            word = span.what
+        gap = 1 if wide > 4 else 0
+        picture.box(
+            x, y + 2, max(wide - gap, 0.7), _ROW - 5, fill, hint, word,
+            size if isinstance(span.what, tuple) else SMALL, key=name,
+        )  # fmt: skip
+        seen.setdefault(name, fill)
+    _arrows(picture, panel)
+    return {name: seen[name] for name in sorted(seen, key=_place)}
+
+
+def _place(name: str) -> tuple[int, str]:
+    order = [*NAMES.values(), "computation", "sent", "received"]
+    first = name.split(",")[0]
+    return (order.index(first) if first in order else len(order), name)
+
+
+def _chunks(timeline: Timeline) -> dict[int, int]:
+    """The number of each stage among those of its rank, which are the chunks of the model there."""
+    on: dict[int, set[int]] = {}
+    for track in timeline.tracks:
+        for what in track.what:
+            if isinstance(what, Op):
+                on.setdefault(track.rank, set()).add(what.stage)
+    return {stage: k for stages in on.values() for k, stage in enumerate(sorted(stages))}
+
+
+def _number(what: Any, plain: bool) -> str:
+    return str(what[2]) if plain else f"{what[1]}.{what[2]}"
+
+
+def _number_size(panel: _Panel, plain: bool) -> float:
+    """Pixels of the numbers of microbatches: one size that fits every box, or 0 if none does."""
+    needed = [
+        width(_number(span.what, plain), 1) / max((span.end - span.start) * panel.pixels - 1, 1e-9)
+        for span in panel.timeline.spans
+        if isinstance(span.what, tuple) and span.end > span.start
+    ]
+    return next((size for size in _SIZES if size * max(needed, default=0) <= 1), 0.0)
+
+
+def _lane_name(span: Span) -> str:
+    return {"send": "sent", "receive": "received"}.get(span.track, str(span.what))
+
+
+def _hint(span: Span, unit: str) -> str:
+    """What the pointer tells: operation, rank, bytes, time and the learner's line."""
+    text = time_text if unit == "s" else _short
+    what = str(span.what)
+    if isinstance(span.what, tuple):
+        kind, stage, microbatch = span.what
+        what = f"{NAMES[kind]} of microbatch {microbatch} on stage {stage}"
+    lines = [f"rank {span.rank}: {what}"]
+    if span.event is not None:
+        if span.event.nbytes:
+            lines[0] += f", {size_text(span.event.nbytes)}"
+        if span.event.where:
+            frame = span.event.where[0]
+            source = linecache.getline(frame.file, frame.line).strip()
+            lines.append(f"line {frame.line} of {frame.function}: {source}".rstrip(": "))
+    lines.append(f"{text(span.start)} to {text(span.end)}")
+    return "\n".join(lines)
+
+
+def _arrows(picture: Picture, panel: _Panel) -> None:
+    """From each send to its receive: the k-th of a pair of ranks belong together."""
+    waiting: dict[tuple[int, int], list[Span]] = {}
+    arrived: list[tuple[Span, int]] = []
+    for span in panel.timeline.spans:
+        if span.track == "send":
+            waiting.setdefault((span.rank, _peer(span)), []).append(span)
+        elif span.track == "receive":
+            arrived.append((span, _peer(span)))
+    if len(arrived) > _MOST_ARROWS:
+        return
+    for span, source in arrived:
+        if queue := waiting.get((source, span.rank)):
+            sent = queue.pop(0)
+            (y, high), (to, _) = panel.lane(sent), panel.lane(span)
+            picture.message(
+                (panel.x(sent.start), y + high / 2), (panel.x(span.end), to + high / 2),
+                SEND.color, f"from rank {source} to rank {span.rank}",
+            )  # fmt: skip
+
+
+def _peer(span: Span) -> int:
+    """The other end, as its name says: "send to 1", "receive from 0"."""
+    return int(str(span.what).rsplit(" ", 1)[-1])

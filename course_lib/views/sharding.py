@@ -9,18 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
+from course_lib.text import counted, table
 
-from .explore import Explorer, explore
-from .lettering import Word, letter
-from .palette import INK, QUIET, RANKS, Fill
+from .drawing import SIZE, SMALL, WIDTH, Picture, width
+from .explore import Control, Explorer, explore
+from .palette import QUIET, RANKS, Fill
 from .view import View
 
 Split = Literal["whole", "columns", "rows", "sum"]
 TOKENS = 8
 _BACKWARD = "; backward, an all-reduce of X's gradient"
-_GAP = 0.55  # inches between matrices
+_GAP, _TALL = 34, 250  # pixels between matrices, and of the tallest
 
 
 @dataclass(frozen=True)
@@ -43,26 +42,26 @@ def layer_matrices(layer: str, hidden: int) -> list[Matrix]:
     wide = 4 * hidden
     x = Matrix("", "X", TOKENS, hidden, "whole")
     if layer == "column-parallel linear":
-        weight = Matrix("x", "W", hidden, hidden, "columns", True)
+        weight = Matrix("×", "W", hidden, hidden, "columns", True)
         return [x, weight, Matrix("=", "Y", TOKENS, hidden, "columns")]
     if layer == "row-parallel linear":
         x = Matrix("", "X", TOKENS, hidden, "columns")
-        weight = Matrix("x", "W", hidden, hidden, "rows", True)
+        weight = Matrix("×", "W", hidden, hidden, "rows", True)
         return [x, weight, Matrix("=", "Y", TOKENS, hidden, "sum")]
     if layer == "MLP":
         return [
             x,
-            Matrix("x", "A", hidden, wide, "columns", True),
-            Matrix("GeLU", "Z", TOKENS, wide, "columns"),
-            Matrix("x", "B", wide, hidden, "rows", True),
+            Matrix("×", "A", hidden, wide, "columns", True),
+            Matrix("= GeLU", "Z", TOKENS, wide, "columns"),
+            Matrix("×", "B", wide, hidden, "rows", True),
             Matrix("=", "Y", TOKENS, hidden, "sum"),
         ]
     if layer == "attention":
         return [
             x,
-            Matrix("x", "Q, K, V", hidden, 3 * hidden, "columns", True),
-            Matrix("heads", "Z", TOKENS, hidden, "columns"),
-            Matrix("x", "out", hidden, hidden, "rows", True),
+            Matrix("×", "Q, K, V", hidden, 3 * hidden, "columns", True),
+            Matrix("= heads", "Z", TOKENS, hidden, "columns"),
+            Matrix("×", "out", hidden, hidden, "rows", True),
             Matrix("=", "Y", TOKENS, hidden, "sum"),
         ]
     if layer == "embedding":
@@ -98,14 +97,19 @@ def sharding(layer: str = "MLP", ranks: int = 2, hidden: int = 16) -> View:
         talk += (
             "; backward, one more for X's gradient" if matrices[-1].split == "sum" else _BACKWARD
         )
-    on = f"{layer} on {ranks} rank{'s' if ranks > 1 else ''}"
+    on = f"{layer} on {counted(ranks, 'rank')}"
     title = f"{on}: {held} of {whole} weights on each; {talk}"
     return View(_draw(matrices, ranks, title), _text(matrices, ranks, title))
 
 
 def sharding_explorer() -> Explorer:
     """`sharding` under sliders."""
-    return explore(sharding, layer=list(LAYERS), ranks=list(range(1, 9)), hidden=[8, 12, 16, 24])
+    return explore(
+        sharding,
+        layer=list(LAYERS),
+        ranks=list(range(1, 9)),
+        hidden=Control([8, 12, 16, 24], "hidden size"),
+    )
 
 
 # ------------------------------------------------------------------------------------------------
@@ -128,57 +132,52 @@ def _text(matrices: list[Matrix], ranks: int, title: str) -> str:
                 }[m.split if ranks > 1 else "whole"],
             ]
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(f"{c:<{w}}" for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
-    return "\n".join([title, *lines])
+    return "\n".join([title, table(rows, left=3)])
 
 
-def _draw(matrices: list[Matrix], ranks: int, title: str) -> Figure:
-    columns, tall = sum(m.columns for m in matrices), max(m.rows for m in matrices)
-    cell = min((9.2 - _GAP * len(matrices)) / columns, 3.2 / tall)  # inches
-    gap, line = _GAP / cell, 0.13 / cell
-    figure = Figure(figsize=(9.2, tall * cell + 1.0))
-    high = figure.get_figheight()
-    ax = figure.add_axes((0, 0, 1, 1 - 0.35 / high))
-    ax.set(xlim=(0, 9.2 / cell), ylim=(tall + 2.5 * line, -2.5 * line))
-    ax.axis("off")
-    figure.text(0.01, 1 - 0.17 / high, title, fontsize=9, weight="bold", va="center")
-    corners, colors = [], []
-    words: list[Word] = []
-    left = 0.0
+def _draw(matrices: list[Matrix], ranks: int, title: str) -> Picture:
+    """Matrices in one line, each as large as it is in the same scale, or smaller to fit."""
+    picture = Picture(title)
+    gaps = sum(max(_GAP, width(m.sign) + 24) if m.sign else 8 for m in matrices)
+    columns = sum(m.columns for m in matrices)
+    tall = max(m.rows for m in matrices)
+    cell = min((WIDTH - 8 - gaps) / columns, _TALL / tall)
+    middle, left = picture.height + 24 + _TALL / 2, 0.0
     for m in matrices:
-        words.append((left + gap / 2, tall / 2, m.sign, INK))
-        left, top = left + (gap if m.sign else gap / 4), (tall - m.rows) / 2
-        for (x, y, w, h), fill, name in _blocks(m, ranks):
-            box = [(x, y), (x + w, y), (x + w, y + h), (x, y + h)]
-            corners.append([(left + a, top + b) for a, b in box])
-            colors.append(fill.color)
-            words.append((left + x + w / 2, top + y + h / 2, name, fill.ink))
-        middle = left + m.columns / 2
-        words.append((middle, top - line, m.name, INK))
-        words.append((middle, top + m.rows + line, f"{m.rows} x {m.columns}", INK))
-        left += m.columns
-    ax.add_collection(
-        PolyCollection(corners, facecolors=colors, edgecolors="white", linewidths=0.8)
-    )
-    letter(ax, [word for word in words if word[2]], size=8)
-    return figure
+        gap = max(_GAP, width(m.sign) + 24) if m.sign else 8
+        picture.text(left + gap / 2, middle, m.sign, 14 if len(m.sign) == 1 else SIZE, "middle")
+        left += gap
+        wide, high = m.columns * cell, m.rows * cell
+        top = middle - high / 2
+        for (x, y, w, h), fill, name, hint in _blocks(m, ranks):
+            picture.box(
+                left + x * cell, top + y * cell, w * cell - 1, h * cell - 1, fill,
+                f"{m.name}: {hint}", name if width(name, SMALL) < w * cell + 2 else "", key=m.name,
+            )  # fmt: skip
+        picture.text(left + wide / 2, top - 11, m.name, anchor="middle", bold=True)
+        shape = f"{m.rows} × {m.columns}"
+        picture.text(left + wide / 2, top + high + 12, shape, SMALL, "middle", ink="soft")
+        left += wide
+    picture.height = middle + _TALL / 2 + 24
+    fills = {f"rank {rank}": fill for rank, fill in enumerate(RANKS[:ranks])}
+    picture.key(fills | ({"on all ranks": Fill(QUIET)} if ranks > 1 else {}))
+    return picture
 
 
-def _blocks(m: Matrix, ranks: int) -> Iterator[tuple[tuple[float, ...], Fill, str]]:
-    """((left, top, width, height), how filled, what stands in it) of a matrix's parts."""
+def _blocks(m: Matrix, ranks: int) -> Iterator[tuple[tuple[float, ...], Fill, str, str]]:
+    """((left, top, width, height), how filled, word in it, hint) of a matrix's parts."""
     if m.split == "whole" or ranks == 1:
-        yield (0, 0, m.columns, m.rows), Fill(QUIET), "on all" if ranks > 1 else "0"
+        yield (0, 0, m.columns, m.rows), Fill(QUIET), "all" if ranks > 1 else "0", "on all ranks"
         return
     if m.split == "sum":
         # Sheets of paper one over the other, rank 0's on top: of one shape, to be added
         over = 0.45 * (ranks - 1)
         for rank in reversed(range(ranks)):
             box = (0.45 * rank, 0.45 * rank, m.columns - over, m.rows - over)
-            yield box, RANKS[rank], "" if rank else "sum"
+            yield box, RANKS[rank], "" if rank else "sum", f"rank {rank} has a summand"
         return
     start = 0
     for rank, size in enumerate(pieces(m.columns if m.split == "columns" else m.rows, ranks)):
         box = (start, 0, size, m.rows) if m.split == "columns" else (0, start, m.columns, size)
-        yield box, RANKS[rank], str(rank)
+        yield box, RANKS[rank], str(rank), f"rank {rank} has {size} {m.split}"
         start += size

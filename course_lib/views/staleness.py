@@ -12,20 +12,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
-from matplotlib.figure import Figure
-
-from .areas import area, boxes, key
-from .explore import Explorer, explore
-from .lettering import letter, width
+from .charts import Field, round_numbers
+from .drawing import SMALL, WIDTH, Picture, width
+from .explore import Control, Explorer, explore
 from .palette import PAPER, Fill
-from .scales import round_numbers, scale_x, scale_y
 from .view import View
 
 _FILLS = {"computes": Fill("#0072b2", ink=PAPER), "waits": Fill("#dddddd")}
 _STALE = Fill("#d55e00")
 HORIZON = 40.0  # tasks of a fast worker that are shown
-_WIDTH, _ROW, _SHARE = 9.0, 0.3, 0.92  # inches, inches, and what of the width is time
+_ROW = 28  # pixels
 
 
 @dataclass
@@ -107,10 +103,19 @@ def staleness_explorer() -> Explorer:
     """`staleness` under sliders."""
     return explore(
         staleness,
+        height=520,
         workers=[1, 2, 3, 4, 6, 8],
-        slowest=[1, 1.5, 2, 4, 8],
-        bound=[0, 1, 2, 4, 8, 16, math.inf],
-        randomness=[0.0, 0.5, 1.0, 3.0],
+        slowest=Control([1, 1.5, 2, 4, 8], "worker 0 is slower by", "×"),
+        bound=Control(
+            [0, 1, 2, 4, 8, 16, math.inf],
+            "bound: lead over the slowest",
+            names={0: "0 tasks (sequential)", math.inf: "none (eventual)"},
+        ),
+        randomness=Control(
+            [0.0, 0.5, 1.0, 3.0],
+            "tasks take longer by up to",
+            names={0.0: "nothing", 0.5: "50 %", 1.0: "100 %", 3.0: "300 %"},
+        ),
     )
 
 
@@ -139,43 +144,48 @@ def _text(played: Play, bound: float) -> str:
     return "\n".join(lines)
 
 
-def _draw(played: Play) -> Figure:
-    height = _ROW * played.workers + 2.5
-    figure = Figure(figsize=(_WIDTH, height))
-    figure.text(0.07, 1 - 0.18 / height, _summary(played), fontsize=8, weight="bold")
-    share = _ROW * played.workers / height
-    ax = figure.add_axes((0.07, 1 - 0.3 / height - share, _SHARE, share))
-    ax.set(xlim=(0, played.horizon), ylim=(played.workers, 0))
-    ax.axis("off")
-    for name, rows in (("computes", [(w, a, b) for w, _, a, b in played.spans]),
-                       ("waits", played.waits)):  # fmt: skip
-        workers, starts, stops = np.array(rows or np.empty((0, 3))).T
-        area(ax, boxes(starts, workers + 0.08, stops - starts, 0.84), _FILLS[name], edge=0.8)
-    names = {worker + 0.5: f"worker {worker}" for worker in range(played.workers)}
-    scale_y(ax, names, size=8, ticks=False)
-    letter(
-        ax,
-        [
-            ((start + stop) / 2, worker + 0.5, str(task), PAPER)
-            for worker, task, start, stop in played.spans
-            if (stop - start) / played.horizon * _WIDTH * _SHARE * 72 > width(str(task), 6) + 2
-        ],
-        size=6,
-    )
+def _draw(played: Play) -> Picture:
+    picture = Picture(_summary(played))
+    left, top = 84, picture.height + 4
+    pixels = (WIDTH - 14 - left) / played.horizon
+    for worker in range(played.workers):
+        y = top + worker * _ROW
+        picture.text(left - 8, y + _ROW / 2, f"worker {worker}", SMALL, "end")
+    for worker, start, stop in played.waits:
+        hint = f"worker {worker} waits\n{start:.3g} to {stop:.3g}"
+        place = left + start * pixels, top + worker * _ROW + 3
+        wide = (stop - start) * pixels
+        picture.box(*place, wide, _ROW - 6, _FILLS["waits"], hint, key="waits")
+    for worker, task, start, stop in played.spans:
+        hint = f"worker {worker}, task {task}\n{start:.3g} to {stop:.3g}"
+        x, wide = left + start * pixels, (stop - start) * pixels
+        word = str(task) if width(str(task), SMALL) < wide - 3 else ""
+        picture.box(
+            x, top + worker * _ROW + 2, wide - 1, _ROW - 4, _FILLS["computes"], hint, word,
+            key="computes",
+        )  # fmt: skip
+    bottom = top + _ROW * played.workers
+    time = Field(picture, left, top, WIDTH - 14 - left, bottom - top, (0, played.horizon), (0, 1))
+    marks = round_numbers(0, played.horizon, 8, "{:g}".format)
+    time.marks_below(marks, "time, in tasks of a fast worker")
+    picture.player(left, time.right, top, bottom, f"{played.horizon:g} tasks")
+    picture.key(_FILLS)
     counts = Counter(played.staleness)
-    most, highest = max(counts, default=0), 1.05 * max(counts.values(), default=1)
-    below = figure.add_axes((0.07, 0.75 / height, _SHARE, 1.2 / height))
-    bars = boxes(np.arange(most + 1) - 0.4, 0, 0.8, [counts[s] for s in range(most + 1)])
-    area(below, bars, _STALE)
-    below.set(xlim=(-0.6, most + 0.6), ylim=(0, highest))
-    below.spines[["top", "right"]].set_visible(False)
-    scale_x(below, _whole(most, 10), "staleness: steps between pull and push")
-    scale_y(below, _whole(highest, 5), "pushes")
-    key(figure, _FILLS)
-    return figure
+    most, highest = max(counts, default=0), 1.1 * max(counts.values(), default=1)
+    below = Field(
+        picture, left, picture.height + 30, 360, 110, (-0.6, max(most, 9) + 0.6), (0, highest)
+    )  # fmt: skip
+    below.marks_left(_whole(highest, 4), "pushes", grid=True)
+    for stale, count in counts.items():
+        x, y = below.across(stale - 0.4), below.up(count)
+        wide = below.across(stale + 0.4) - x
+        hint = f"staleness {stale}: {count} pushes"
+        picture.box(x, y, wide, below.bottom - y, _STALE, hint, key="")
+    below.marks_below(_whole(max(most, 9), 10), "staleness: steps between pull and push")
+    return picture
 
 
 def _whole(highest: float, most: int) -> dict[float, str]:
     """Marks at whole numbers: nobody pushes half a time."""
     marks = round_numbers(0, highest, most, "{:g}".format)
-    return {place: text for place, text in marks.items() if place.is_integer()}
+    return {place: text for place, text in marks.items() if float(place).is_integer()}

@@ -2,16 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
-import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.transforms import ScaledTranslation
-
 from course_lib.observe import Traffic
 
-from .areas import area, boxes, key
-from .lettering import letter
-from .palette import INK, SERIES
-from .scales import round_numbers, scale_x, scale_y
+from .charts import Field, round_numbers
+from .drawing import SMALL, Picture, width
+from .palette import SERIES
 from .units import size_text
 from .view import View
 
@@ -41,27 +36,25 @@ def _text(sent: dict[str, list[float]], label: str) -> str:
     return "\n".join(rows)
 
 
-def _draw(sent: dict[str, list[float]], label: str, text: Callable[[float], str]) -> Figure:
-    figure = Figure(figsize=(6.6, 3.0))
-    ax = figure.add_axes((0.11, 0.19, 0.87, 0.71))
-    ranks = np.arange(len(next(iter(sent.values()))))
-    highest = max(map(max, sent.values()))
-    wide = 0.8 / len(sent)
-    fills = dict(zip(sent, SERIES, strict=False))
-    words = []
-    for position, (name, amounts) in enumerate(sent.items()):
-        left = ranks + (position - len(sent) / 2) * wide
-        area(ax, boxes(left, 0, wide, amounts), fills[name], name)
-        words += [(x + wide / 2, n, text(n), INK) for x, n in zip(left, amounts, strict=True)]
-    above = ScaledTranslation(0, 0.07, figure.dpi_scale_trans)
-    letter(ax, words, transform=ax.transData + above)
-    ax.set(xlim=(-0.6, len(ranks) - 0.4), ylim=(0, 1.1 * highest or 1))
-    ax.spines[["top", "right"]].set_visible(False)
-    scale_x(ax, {rank: f"rank {rank}" for rank in ranks}, size=8)
-    scale_y(ax, round_numbers(0, 1.1 * highest or 1, 6, text), label, size=8)
+def _draw(sent: dict[str, list[float]], label: str, text: Callable[[float], str]) -> Picture:
     name = max(sent, key=lambda name: max(sent[name]))
     rank, most = max(enumerate(sent[name]), key=lambda item: item[1])
-    title = f"most {label}: {name}, rank {rank}, {text(most)}"
-    ax.set_title(title, fontsize=9, weight="bold", y=1)
-    key(figure, fills)
-    return figure
+    picture = Picture(f"most {label}: {name}, rank {rank}, {text(most)}")
+    count = len(next(iter(sent.values())))
+    highest = 1.12 * most or 1
+    field = Field(picture, 70, picture.height + 24, 756, 220, (0, count), (0, highest))
+    field.marks_left(round_numbers(0, highest, 6, text), label, grid=True)
+    field.marks_below({rank + 0.5: f"rank {rank}" for rank in range(count)})
+    fills = dict(zip(sent, SERIES, strict=False))
+    wide = 0.8 / len(sent)
+    for place, (name, amounts) in enumerate(sent.items()):
+        for rank, amount in enumerate(amounts):
+            left = field.across(rank + 0.1 + place * wide)
+            right, top = field.across(rank + 0.1 + (place + 1) * wide), field.up(amount)
+            hint = f"{name}, rank {rank}: {text(amount)}"
+            picture.box(left, top, right - left - 2, field.bottom - top, fills[name], hint,
+                        key=name)  # fmt: skip
+            if width(text(amount), SMALL) < right - left + 6:
+                picture.text((left + right) / 2, top - 8, text(amount), SMALL, "middle")
+    picture.key(fills)
+    return picture

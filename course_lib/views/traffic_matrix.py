@@ -2,17 +2,13 @@
 
 from collections.abc import Mapping
 
-from matplotlib.figure import Figure
-from matplotlib.transforms import ScaledTranslation
-
 from course_lib.observe import Trace
 
-from .lettering import letter
-from .palette import INK, PAPER
-from .scales import grid_lines, scale_y
+from .drawing import SMALL, WIDTH, Picture, wrapped
+from .palette import INK, PAPER, Fill
 from .view import View
 
-_LEFT = 0.75  # inches for the names of rows
+_LEFT = 60  # pixels for the names of rows
 LARGEST = 8  # ranks; with more the numbers no longer fit their squares
 
 
@@ -45,36 +41,40 @@ def _text(name: str, matrix: list[list[int]]) -> str:
     return "\n".join(line.rstrip() for line in ([f"{name}:"] if name else []) + lines)
 
 
-def _draw(matrices: Mapping[str, list[list[int]]]) -> Figure:
+def _draw(matrices: Mapping[str, list[list[int]]]) -> Picture:
     most = max(max(map(max, matrix)) for matrix in matrices.values()) or 1
-    side = 0.5 * max(3, *map(len, matrices.values()))
-    wide, high = (side + _LEFT) * len(matrices) + 0.35, side + 0.65
-    figure = Figure(figsize=(wide, high))
-    for place, (name, matrix) in enumerate(matrices.items()):
-        left = _LEFT + (side + _LEFT) * place
-        ax = figure.add_axes((left / wide, 0.05 / high, side / wide, side / high))
-        ax.imshow(matrix, cmap="Blues", vmin=0, vmax=1.25 * most)
-        ax.set(xticks=[], yticks=[])
-        ax.spines[:].set_visible(False)
-        ranks = range(len(matrix))
-        letter(
-            ax,
-            [
-                (target, source, _short(count), PAPER if count > 0.7 * most else INK)
-                for source, row in enumerate(matrix)
-                for target, count in enumerate(row)
-                if count
-            ],
-            size=8,
-        )
-        scale_y(ax, {rank: f"rank {rank}" for rank in ranks}, size=8, ticks=False)
-        above = ScaledTranslation(0, 0.1, figure.dpi_scale_trans)
-        heads = [(rank, 1, f"to {rank}", INK) for rank in ranks]
-        letter(ax, heads, size=8, transform=ax.get_xaxis_transform() + above)
-        for axis in "xy":
-            grid_lines(ax, [rank + 0.5 for rank in ranks[:-1]], axis)
-        ax.set_title(name or _heaviest(matrix), fontsize=9, weight="bold", y=1, pad=18)
-    return figure
+    heads = [name or _heaviest(matrix) for name, matrix in matrices.items()]
+    picture = Picture("bytes from every rank (rows) to every other (columns)")
+    picture.title += ": " + "; ".join(heads)
+    largest = max(map(len, matrices.values()))
+    side = min(52.0, (WIDTH / min(len(matrices), 3) - _LEFT - 20) / largest)
+    panel = _LEFT + side * max(largest, 3) + 20
+    columns = max(1, min(len(matrices), int(WIDTH // panel)))
+    begin = picture.height
+    for place, (head, matrix) in enumerate(zip(heads, matrices.values(), strict=True)):
+        left = _LEFT + place % columns * panel
+        top = begin + 46 + place // columns * (side * largest + 62)
+        for line, words in enumerate(wrapped(head, panel - 20, SMALL, True)[:2]):
+            picture.text(left, top - 34 + 13 * line, words, SMALL, bold=True)
+        for source, row in enumerate(matrix):
+            picture.text(left - 6, top + (source + 0.5) * side, f"rank {source}", SMALL, "end")
+            middle = left + (source + 0.5) * side
+            picture.text(middle, top - 8, f"to {source}", SMALL, "middle", ink="soft")
+            for target, count in enumerate(row):
+                fill = _shade(count / most) if count else Fill("#88888818")
+                hint = f"rank {source} to rank {target}: {count:,} bytes"
+                x, y = left + target * side, top + source * side
+                word = _short(count) if count else ""
+                picture.box(x, y, side - 1, side - 1, fill, hint, word, key="bytes")
+        picture.height = top + side * largest + 10
+    return picture
+
+
+def _shade(share: float) -> Fill:
+    """From a light blue to a dark one; the numbers stand in the squares too."""
+    light, dark = (222, 235, 247), (8, 69, 148)
+    parts = (round(a + (b - a) * share) for a, b in zip(light, dark, strict=True))
+    return Fill("#" + "".join(f"{part:02x}" for part in parts), ink=PAPER if share > 0.5 else INK)
 
 
 def _heaviest(matrix: list[list[int]]) -> str:

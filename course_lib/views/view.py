@@ -1,46 +1,92 @@
-"""What every view is: a picture and the same in words, in one output."""
+"""What every view is: a picture and the same in words, in one output.
 
+The picture is an `<img>` of SVG, which every reader of notebooks shows, sharp at every scale and
+with its words for who cannot see. Where the page may run scripts, `live.js` puts the same SVG into
+the page, so that it takes the theme's colours, answers the pointer and can be played.
+"""
+
+import functools
+import html
 import io
-import textwrap
+import re
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
+from .drawing import WIDTH, Picture
 
-_LETTERS = 125  # of 9 points, in 9 inches
+if TYPE_CHECKING:  # half a second to load, which a page of our own pictures has not
+    from matplotlib.figure import Figure
+
+_ENCODED = str.maketrans({c: f"%{ord(c):02X}" for c in "%#\"'<>&\n"})
+_LONGEST = 400  # letters in place of a picture
 
 
 class View:
-    """A figure for those who see it and a text for everyone else.
+    """A picture for those who see it and a text for everyone else.
 
     A notebook stores both under one output, so a page on GitHub, a terminal, a screen reader and a
     comparison of outputs each take what they can use.
+
+    picture  of `drawing`, or a matplotlib figure
     """
 
-    def __init__(self, figure: Figure, text: str):
-        self.figure = figure
+    def __init__(self, picture: "Picture | Figure", text: str):
+        self.picture = picture
         self.text = text
 
-    def png(self) -> bytes:
-        """The picture's bytes, as an Image widget takes them."""
-        buffer = io.BytesIO()
-        # Without the metadata the same picture has the same bytes on every version. Areas of one
-        # colour are as small after compression at level 3 as at the usual 6, in half the time.
-        self.figure.savefig(
-            buffer, format="png", dpi=100, metadata={"Software": None},
-            pil_kwargs={"compress_level": 3},
-        )  # fmt: skip
-        return buffer.getvalue()
+    def svg(self) -> str:
+        """The picture alone, for a file; the same picture has the same bytes everywhere."""
+        return self.picture.svg() if isinstance(self.picture, Picture) else _traced(self.picture)
+
+    def html(self) -> str:
+        """The picture for a page."""
+        svg = self.svg()
+        wide = re.findall(r"<svg[^>]*? width='(\d+)'", svg)[0]
+        title = self.picture.title if isinstance(self.picture, Picture) else ""
+        words = html.escape(f"{title}\n{self.text}".strip()[:_LONGEST], quote=True)
+        return (
+            f'<img class="course-view" alt="{words}" width="{wide}" '
+            f'style="max-width: 100%; height: auto" '
+            f'src="data:image/svg+xml;charset=utf-8,{svg.translate(_ENCODED)}">'
+            f"<script>{_live()}</script>"
+        )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": self.text, "text/html": self.html()}
 
     def __repr__(self) -> str:
         return self.text
 
-    def _repr_png_(self) -> bytes:
-        return self.png()
-
 
 def said(words: str) -> View:
-    """In place of a picture that cannot be drawn: why, its first line in the figure."""
-    figure = Figure(figsize=(9, 1.2))
-    # By matplotlib's own wrapping, which measures every word, this would take 40 ms.
-    first = textwrap.fill(words.split("\n")[0], _LETTERS)
-    figure.text(0.02, 0.5, first, fontsize=9, va="center")
-    return View(figure, words)
+    """In place of a picture that cannot be drawn: why."""
+    picture = Picture("")
+    picture.title = words.split("\n")[0]
+    picture.height = picture.paragraph(8, 20, picture.title, WIDTH - 16) + 8
+    return View(picture, words)
+
+
+@functools.cache
+def _live() -> str:
+    """The script without its comments and indentation: every output holds a copy of it."""
+    lines = files(__package__).joinpath("live.js").read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in map(str.strip, lines) if line and line[:2] != "//")
+
+
+def _traced(figure: "Figure") -> str:
+    """A matplotlib figure at its natural size, without the date and with ids that stay."""
+    from matplotlib import rc_context
+
+    buffer = io.StringIO()
+    with rc_context({"svg.hashsalt": "course", "svg.fonttype": "path"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue()
+    inches = figure.get_size_inches()
+    wide, high = (round(96 * side) for side in inches)
+    box = " ".join(f"{72 * side:g}" for side in (0, 0, *inches))
+    inside = svg[svg.index(">", svg.index("<svg")) + 1 :]
+    return (
+        f"<svg xmlns='http://www.w3.org/2000/svg' xmlns:xlink='http://www.w3.org/1999/xlink' "
+        f"role='img' width='{wide}' height='{high}' viewBox='{box}' "
+        f"style='max-width:100%;height:auto'>{inside}"
+    )

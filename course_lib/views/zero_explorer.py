@@ -14,7 +14,7 @@ from course_lib.simulate.memory import (
     model_state_bytes,
 )
 
-from .explore import Explorer, explore
+from .explore import Control, Explorer, explore
 from .memory_bars import memory_bars
 from .units import count_text
 from .view import View
@@ -57,7 +57,7 @@ def zero_memory(
             bars, title=f"your {count_text(parameters)} parameters on {devices} devices"
         )
     found = f"{fitting[0]} is the first that fits" if fitting else "nothing fits"
-    title = f"{model} on {devices} devices, {precision} bytes a parameter: {found}"
+    title = f"{model} on {devices} devices, {precision} bytes per parameter: {found}"
     return memory_bars(bars, capacity, title)
 
 
@@ -71,10 +71,11 @@ def zero_explorer(own: Mapping[str, Memory] | None = None, own_parameters: int =
     models = [*MODELS, *([YOURS] if own_parameters else [])]
     return explore(
         functools.partial(zero_memory, own=own, own_parameters=own_parameters),
+        height=300,
         model=models,
         devices=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
-        precision=list(PRECISIONS),
-        device=list(DEVICES),
+        precision=Control(list(PRECISIONS), "precision, bytes per parameter"),
+        device=Control(list(DEVICES), "kind of device"),
     )
 
 

@@ -106,18 +106,24 @@ class Lab:
 
 @contextmanager
 def jupyterlab(
-    folder: Path, theme: str = "JupyterLab Light", width: int = 1400, height: int = 1000
+    folder: Path,
+    theme: str = "JupyterLab Light",
+    width: int = 1400,
+    height: int = 1000,
+    scale: float = 1,
 ) -> Iterator[Lab]:
     """JupyterLab on `folder`, at a free port of this machine, with nobody's settings.
 
-    The window has `width` times `height` points. Should the body raise, the error's notes say where
-    a screenshot of the page lies.
+    The window has `width` times `height` points, each of `scale` pixels of the screen across.
+    Should the body raise, the error's notes say where a screenshot of the page lies.
     """
     with _server(folder, theme) as (url, token), sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=find_browser(), args=list(BROWSER_OPTIONS)
         )
-        page = browser.new_page(viewport={"width": width, "height": height})
+        page = browser.new_page(
+            viewport={"width": width, "height": height}, device_scale_factor=scale
+        )
         page.set_default_timeout(PATIENCE * 1000)
         expect.set_options(timeout=PATIENCE * 1000)
         try:

@@ -1,44 +1,124 @@
-"""What a picture holds, read back from it."""
+"""What a picture holds, read back from its SVG; and controls moved as a person does."""
 
-from collections.abc import Iterator
+import html
+import re
+import urllib.parse
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.path import Path
+from course_lib.views.explore import Explorer
+from course_lib.views.view import View
 
-from course_lib.views.lettering import Lettering
-
-
-def outlines(ax: Axes) -> dict[str, list[np.ndarray]]:
-    """The corners, (n, 2), of every outline, by what it stands for."""
-    return {str(patch.get_label()): list(_parts(patch.get_path())) for patch in ax.patches}
+_SVG = "{http://www.w3.org/2000/svg}"
 
 
-def _parts(path: Path) -> Iterator[np.ndarray]:
-    starts = np.flatnonzero(path.codes == Path.MOVETO)
-    for part in np.split(path.vertices, starts[1:]):
-        yield part[:-1]  # the last one only closes it
+@dataclass(frozen=True)
+class Box:
+    """A rectangle: its place in pixels, colour, what it tells and what stands in it."""
+
+    x: float
+    y: float
+    wide: float
+    high: float
+    fill: str
+    hint: str
+    word: str
+    key: str
+
+    @property
+    def right(self) -> float:
+        return self.x + self.wide
 
 
-def spans(ax: Axes, axis: int = 0) -> dict[str, list[tuple[float, float]]]:
-    """From where to where every box reaches, across (0) or up (1), by what it stands for."""
+def tree(view: View) -> ElementTree.Element:
+    return ElementTree.fromstring(view.svg())
+
+
+def boxes(view: View, key: str | None = None) -> list[Box]:
+    """All that stand for something, or those that stand for `key`."""
+    found = []
+    for group in tree(view).iter(f"{_SVG}g"):
+        name = group.get("data-key", "")
+        rect = group.find(f"{_SVG}rect")
+        if group.get("class") != "b" or rect is None or not name or name == "key":
+            continue
+        if key in (None, name):
+            place = (float(rect.get(side)) for side in ("x", "y", "width", "height"))
+            told = (group.findtext(f"{_SVG}{tag}") or "" for tag in ("title", "text"))
+            found.append(Box(*place, rect.get("fill") or "", *told, name))
+    return found
+
+
+def keys(view: View) -> list[str]:
+    """What the colours mean, as the picture says below itself."""
+    svg = view.svg()
+    names = re.findall(r"data-key='key'>.*?</g><text[^>]*>(.*?)</text>", svg)
+    return [html.unescape(name) for name in names]
+
+
+def words(view: View) -> list[str]:
+    """All that is written, a text as often as it stands there."""
+    return [text.text or "" for text in tree(view).iter(f"{_SVG}text")]
+
+
+def places(view: View) -> dict[str, list[tuple[float, float]]]:
+    """Where each text stands, in pixels."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for text in tree(view).iter(f"{_SVG}text"):
+        found.setdefault(text.text or "", []).append((float(text.get("x")), float(text.get("y"))))
+    return found
+
+
+def curves(view: View) -> dict[str, list[tuple[float, float]]]:
+    """The lines that have a name, in pixels."""
     return {
-        name: [(float(box[:, axis].min()), float(box[:, axis].max())) for box in boxes]
-        for name, boxes in outlines(ax).items()
+        line.get("data-key"): [tuple(map(float, p.split(","))) for p in line.get("points").split()]
+        for line in tree(view).iter(f"{_SVG}polyline")
+        if line.get("data-key")
     }
 
 
-def curves(ax: Axes) -> list[Line2D]:
-    """The lines that have a name: not those of scales."""
-    return [line for line in ax.lines if str(line.get_label() or "_")[0] != "_"]
-
-
-def places(ax: Axes) -> dict[str, list[tuple[float, float]]]:
-    """Where each text stands, in the coordinates in which it was placed."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    for artist in ax.artists:
-        if isinstance(artist, Lettering):
-            for x, y, text, _ in artist.words:
-                found.setdefault(text, []).append((x, y))
+def layers(view: View, key: str) -> list[list[tuple[float, float]]]:
+    """The corners of stepped areas that stand for `key`, in pixels."""
+    found = []
+    for path in tree(view).iter(f"{_SVG}path"):
+        if path.get("data-key") == key:
+            x = y = 0.0
+            corners = []
+            for sign, numbers in re.findall(r"([MVH])([-\d.,]+)", path.get("d")):
+                x, y = {
+                    "M": lambda n, x, y: tuple(map(float, n.split(","))),
+                    "V": lambda n, x, y: (x, float(n)),
+                    "H": lambda n, x, y: (float(n), y),
+                }[sign](numbers, x, y)
+                corners.append((x, y))
+            found.append(corners)
     return found
+
+
+def shown_in(bundle: dict[str, str]) -> str:
+    """The SVG in the output of a notebook."""
+    source = re.search(r'src="data:image/svg\+xml;charset=utf-8,(.*?)"', bundle["text/html"])
+    return urllib.parse.unquote(source.group(1))
+
+
+class Moved:
+    """An explorer with its controls by name, and what it last showed."""
+
+    def __init__(self, explorer: Explorer) -> None:
+        box, follow = explorer.controls()
+        self.view: View = explorer
+        self.widgets = dict(zip(explorer._controls, box.children, strict=True))
+        follow(self._take)
+
+    def _take(self, view: View) -> None:
+        self.view = view
+
+    def __call__(self, **values: Any) -> View:
+        for name, value in values.items():
+            self.widgets[name].value = value
+        return self.view
+
+    def offered(self, name: str) -> list[Any]:
+        return [value for _, value in self.widgets[name].options]

@@ -1,15 +1,15 @@
-"""What holds for all views: a picture and words, nothing printed, nothing left open, no kernel."""
+"""What holds for all views: a picture and words, nothing printed, no kernel, no request."""
 
-import base64
+import re
 
 import nbformat
 import pytest
-from IPython.core.formatters import DisplayFormatter
-from matplotlib import pyplot
 from nbconvert import HTMLExporter
 
 from course_lib.classroom import outputs
+from course_lib.views.drawing import WIDTH
 from tests.views.examples import VIEWS, WIDGETS
+from tests.views.reading import Moved, places, shown_in, tree
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -17,72 +17,89 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_is_a_picture_with_a_title_and_words(name, capfd):
     view = VIEWS[name]()
-    formatter = DisplayFormatter()
-    formatter.active_types = formatter.format_types
-    bundle, _ = formatter.format(view)
-    assert set(bundle) == {"text/plain", "image/png"}
-    assert bundle["image/png"].startswith(b"\x89PNG")
+    bundle = view._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "text/html"}
     assert len(bundle["text/plain"]) > 20
     assert not bundle["text/plain"].startswith("<")
-    titles = [ax.get_title() for ax in view.figure.axes]
-    written = [text.get_text() for text in view.figure.texts]
-    written += [text.get_text() for ax in view.figure.axes for text in ax.texts]
-    assert any(titles) or any(len(text) > 8 for text in written)
+    assert shown_in(bundle) == view.svg()
+    assert len(view.picture.title) > 4
+    alternative = re.search(r'<img [^>]*?alt="(.*?)"', bundle["text/html"], re.S).group(1)
+    assert len(alternative) > 20
     assert capfd.readouterr() == ("", "")
-    assert pyplot.get_fignums() == []
 
 
-@pytest.mark.parametrize("name", [n for n in VIEWS if "matrix" not in n and "ring" not in n])
-def test_axes_with_numbers_are_labelled(name):
+@pytest.mark.parametrize("name", VIEWS)
+def test_the_same_view_has_the_same_bytes(name):
+    assert VIEWS[name]().html() == VIEWS[name]().html()
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_all_pictures_have_one_width_and_nothing_stands_outside(name):
     view = VIEWS[name]()
-    shared = view.figure.get_supxlabel() or view.figure.get_supylabel()
-    for ax in view.figure.axes:
-        if ax.axison and not shared:
-            assert ax.get_xlabel() or ax.get_ylabel()
+    root = tree(view)
+    assert root.get("width") == str(WIDTH)
+    for spots in places(view).values():
+        for x, y in spots:
+            assert 0 <= x <= WIDTH
+            assert 0 <= y <= float(root.get("height"))
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_nothing_is_fetched_from_anywhere(name):
+    html = VIEWS[name]().html().replace("http://www.w3.org/", "")
+    assert "http" not in html
+    assert "fetch(" not in html
+    assert "import(" not in html
 
 
 @pytest.mark.parametrize("name", WIDGETS)
-def test_sliders_move_and_print_nothing(name, capfd):
+def test_controls_move_the_picture_and_print_nothing(name, capfd):
     explorer = WIDGETS[name]()
-    sliders, image = explorer.widget().children
-    slider = sliders.children[0]
-    first = slider.value
-    slider.value = next(value for value in reversed(slider.options) if value != first)
-    assert image.value != explorer.png()
-    slider.value = first
-    assert image.value == explorer.png()  # the same choice, the same picture
+    move = Moved(explorer)
+    argument = next(iter(move.widgets))
+    first = move.widgets[argument].value
+    other = next(value for value in reversed(move.offered(argument)) if value != first)
+    assert move(**{argument: other}).svg() != explorer.svg()
+    assert move(**{argument: first}).svg() == explorer.svg()  # the same choice, the same picture
     assert capfd.readouterr() == ("", "")
-    assert pyplot.get_fignums() == []
 
 
-def page_of(data: dict) -> str:
-    shown = nbformat.v4.new_output("display_data", data=data)
-    cell = nbformat.v4.new_code_cell("show()", outputs=[shown], execution_count=1)
-    notebook = nbformat.v4.new_notebook(cells=[cell])
-    page, _ = HTMLExporter().from_notebook_node(notebook)
+@pytest.mark.parametrize("name", WIDGETS)
+def test_controls_are_named_in_words(name):
+    for argument, widget in Moved(WIDGETS[name]()).widgets.items():
+        assert len(widget.description) > 3, argument
+        assert "_" not in widget.description
+
+
+def page_of(bundles: list[dict]) -> str:
+    shown = [nbformat.v4.new_output("display_data", data=data) for data in bundles]
+    cell = nbformat.v4.new_code_cell("show()", outputs=shown, execution_count=1)
+    page, _ = HTMLExporter().from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))
     return page
 
 
 @pytest.mark.parametrize("name", WIDGETS)
-def test_a_page_without_a_kernel_shows_the_picture(name):
-    bundle = WIDGETS[name]()._repr_mimebundle_()
-    assert WIDGET in bundle
-    data = bundle | {"image/png": base64.b64encode(bundle["image/png"]).decode()}
-    picture = f"data:image/png;base64,{data['image/png']}"
-    page = page_of(data)  # as a learner's notebook is stored, whose widget is gone
-    assert picture in page
-    assert bundle[WIDGET]["model_id"] not in page
+def test_a_page_without_a_kernel_shows_the_picture_and_no_widget(name):
+    explorer = WIDGETS[name]()
+    controls, picture = explorer.bundles()
+    assert WIDGET in controls
+    assert WIDGET not in picture
+    page = page_of([controls, picture])  # as a learner's notebook is stored
+    assert 'class="course-view"' in page
+    assert "With a running kernel" in page
+    assert controls[WIDGET]["model_id"] not in page
 
 
 def test_what_the_repository_stores_has_picture_and_words_and_no_widget():
-    bundle = WIDGETS["sharding"]()._repr_mimebundle_()
-    data = bundle | {"image/png": base64.b64encode(bundle["image/png"]).decode()}
-    shown = nbformat.v4.new_output("display_data", data=data)
-    cell = nbformat.v4.new_code_cell("show()", outputs=[shown], execution_count=1)
+    bundles = WIDGETS["sharding"]().bundles()
+    shown = [nbformat.v4.new_output("display_data", data=data) for data in bundles]
+    cell = nbformat.v4.new_code_cell("show()", outputs=shown, execution_count=1)
     notebook = nbformat.v4.new_notebook(cells=[cell])
     outputs.normalise(notebook)
-    assert set(cell.outputs[0].data) == {"text/plain", "image/png"}
-    assert cell.outputs[0].data["text/plain"].startswith("MLP on 2 ranks")
+    controls, picture = cell.outputs
+    assert set(controls.data) == {"text/plain"}
+    assert set(picture.data) == {"text/plain", "text/html"}
+    assert picture.data["text/plain"].startswith("MLP on 2 ranks")
 
 
 @pytest.mark.parametrize("folder", ["notebooks", "solutions"])

@@ -6,8 +6,8 @@ import pytest
 
 from course_lib.simulate.data_parallel import Layer, bucket_layers, data_parallel_step
 from course_lib.views.explore import explore
-from course_lib.views.lettering import lettered
 from course_lib.views.overlap import exposed, overlap, overlap_step
+from tests.views.reading import Moved, boxes, keys
 
 LAYERS = [Layer(f"l{i}", 1e-3, 2e-3, 2e6) for i in range(4)]
 
@@ -20,11 +20,9 @@ def step(bucket_bytes):
 
 def test_every_layer_and_bucket_is_a_box():
     view = overlap({"small": step(2e6), "large": step(8e6)})
-    ax = view.figure.axes[0]
-    boxes = [c for c in ax.collections if not str(c.get_label()).startswith("_l")]
-    corners = [path for c in boxes for path in c.get_paths() if len(path.vertices) in (4, 5)]
-    assert len(corners) == 2 * 8 + 4 + 1
-    assert lettered(ax).count("l3") == 2 * 2  # forward and backward, in both steps
+    assert len(boxes(view)) == 2 * 8 + 4 + 1
+    assert [box.word for box in boxes(view)].count("l3") == 2 * 2  # both ways, in both steps
+    assert keys(view) == ["forward", "backward", "all-reduce of a bucket"]
 
 
 def test_words_give_the_step_and_what_is_hidden():
@@ -45,8 +43,6 @@ def test_the_sliders_change_the_step():
     draw = functools.partial(overlap_step, LAYERS)
     explorer = explore(draw, bucket_MB=[1, 25], gigabits=[10, 25])
     assert explorer.text == overlap_step(LAYERS).text
-    sliders, image = explorer.widget().children
-    before = image.value
-    sliders.children[0].value = 1
-    assert image.value == overlap_step(LAYERS, bucket_MB=1).png() != before
+    assert Moved(explorer)(bucket_MB=1).svg() == overlap_step(LAYERS, bucket_MB=1).svg()
+    assert overlap_step(LAYERS, bucket_MB=1).svg() != explorer.svg()
     assert overlap_step(LAYERS, gigabits=10).text.startswith("64 ranks, 10 Gbit/s")

@@ -104,8 +104,8 @@ def test_bars_beside_one_another_differ_for_all_eyes_and_in_grey(eyes):
 
 @pytest.mark.parametrize("eyes", EYES)
 def test_lines_differ_by_dashes_and_by_colour(eyes):
-    assert len({str(dashes) for _, dashes in palette.LINES}) == len(palette.LINES)
-    for (one, _), (other, _) in itertools.combinations(palette.LINES, 2):
+    assert len({stroke.dashes for stroke in palette.STROKES}) == len(palette.STROKES)
+    for (one, _), (other, _) in itertools.combinations(palette.STROKES, 2):
         assert distance(one, other, eyes) > 12
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from course_lib.simulate import Transformer, dgx_a100, plan
+from course_lib.views.palette import MEMORY
 from course_lib.views.plan_explorer import MODELS, plan_explorer, plan_view, planned
-from tests.views.reading import spans
+from tests.views.reading import Moved, boxes, words
 
 SMALL = Transformer(24, 2304, 24, seq=2048, vocab=51200)
 
@@ -15,13 +16,19 @@ def plans():
 
 
 def test_one_bar_a_mesh_whose_parts_are_the_plans(plans):
-    memory, step = plan_view(plans, rows=3).figure.axes
+    view = plan_view(plans, rows=3)
     chosen = [plans.of(mesh) for mesh in plans.meshes[:3]]
-    held = [row[-1][1] for row in zip(*spans(memory).values(), strict=True)]
-    assert held == pytest.approx([p.memory.total for p in chosen])
-    times = [row[-1][1] for row in zip(*spans(step).values(), strict=True)]
-    assert times == pytest.approx([p.step.total for p in chosen])
-    assert times == sorted(times)
+    held, times = {}, {}
+    for box in boxes(view):
+        ends = held if box.key in MEMORY else times
+        ends[box.y] = ends.get(box.y, 0) + box.wide
+    for pixels, amounts in (
+        (held, [p.memory.total for p in chosen]),
+        (times, [p.step.total for p in chosen]),
+    ):
+        first = next(iter(pixels.values())) / amounts[0]
+        assert list(pixels.values()) == pytest.approx([first * n for n in amounts], rel=0.001)
+    assert list(times.values()) == sorted(times.values())
 
 
 def test_the_words_are_the_table(plans):
@@ -30,18 +37,20 @@ def test_the_words_are_the_table(plans):
 
 def test_title_axes_and_capacity(plans):
     view = plan_view(plans)
-    memory, step = view.figure.axes
-    title = view.figure.texts[0].get_text()
-    assert title.startswith("1.65B on 8 x A100 SXM 80 GB, batch 64: pipeline")
-    assert memory.get_xlabel() == "bytes on a device of 80 GB"
-    assert "communication that nothing hides" in step.get_xlabel()
-    assert any(set(line.get_xdata()) == {80 * 10**9} for line in memory.lines)
+    assert view.picture.title.startswith(
+        "1.65B parameters on 8 × A100 SXM 80 GB, batch 64: pipeline"
+    )
+    assert {
+        "bytes on a device",
+        "time of a step, and messages that nothing hides",
+        "a device has 80 GB",
+    } < {*words(view)}
 
 
 def test_where_nothing_fits_the_picture_says_what_would_help():
     view = planned("GPT-3 175B", nodes=1)
-    assert not view.figure.axes
-    assert "would do." in view.figure.texts[0].get_text()
+    assert not boxes(view)
+    assert "would do." in " ".join(words(view))
     assert "no plan fits" in view.text
 
 
@@ -49,5 +58,4 @@ def test_the_widget_begins_with_gpt_3_on_1024_devices():
     explorer = plan_explorer()
     assert explorer.text == planned().text
     assert "174.6B parameters, 1536 sequences of 2048 a step, on 1024 x" in explorer.text
-    sliders, _ = explorer.widget().children
-    assert sliders.children[0].options == tuple(MODELS)
+    assert Moved(explorer).offered("model") == [*MODELS]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from course_lib.observe import CommEvent, Trace
 from course_lib.simulate import dgx_a100, replay
 from course_lib.views.replay_explorer import replay_explorer, replayed
+from tests.views.reading import Moved, boxes
 
 
 def all_reduces(world_size: int) -> Trace:
@@ -28,7 +29,7 @@ BROADCASTS = Trace(4, [replace(event, op="broadcast", reduce_op=None) for event 
 
 
 def milliseconds(view) -> float:
-    number, unit = view.text.split(": ")[1].split(" long")[0].split()
+    number, unit = view.text.split(": ")[1].split(",")[0].split()
     return float(number) * {"s": 1000, "ms": 1, "µs": 0.001}[unit]
 
 
@@ -52,8 +53,7 @@ def test_fewer_devices_a_node_take_the_network():
 
 def test_the_widget_offers_what_works_for_this_many_ranks():
     def offered(world_size):
-        sliders, _ = replay_explorer(all_reduces(world_size)).widget().children
-        return sliders.children[-1].options
+        return Moved(replay_explorer(all_reduces(world_size))).offered("all_reduce")
 
     assert "recursive_doubling" in offered(4)
     assert "recursive_doubling" not in offered(3)
@@ -62,10 +62,9 @@ def test_the_widget_offers_what_works_for_this_many_ranks():
 
 def test_the_widget_offers_nothing_that_would_change_nothing():
     def offered(trace, compute=None):
-        sliders, _ = replay_explorer(trace, compute).widget().children
-        return [slider.description for slider in sliders.children]
+        return list(Moved(replay_explorer(trace, compute)).widgets)
 
-    everything = ["inside", "between", "devices per node", "speed", "all reduce"]
+    everything = ["inside", "between", "devices_per_node", "speed", "all_reduce"]
     assert offered(TRACE) == everything
     assert offered(BROADCASTS) == everything[:4]
     assert offered(TRACE, compute=[]) == everything[:3] + everything[4:]
@@ -73,18 +72,26 @@ def test_the_widget_offers_nothing_that_would_change_nothing():
 
 def test_a_share_of_idle_time_is_said_only_of_ranks_that_compute():
     alone = replayed(TRACE, compute=[]).text
-    assert " long, no computation\n" in alone
+    assert ", messages only\n" in alone
     assert "idle" not in alone
     assert "as fast" not in alone
     compute = [SimpleNamespace(rank=rank, name="sort", start=0.0, seconds=1.0) for rank in range(4)]
     both = replayed(TRACE, speed=10, compute=compute).text
     assert "devices 10x as fast as here: " in both
-    assert " long, idle " in both
+    assert ", ranks idle " in both
 
 
 def test_what_does_not_fit_together_is_said():
-    sliders, image = replay_explorer(all_reduces(3)).widget().children
-    before = image.value
-    sliders.children[2].value = 2  # devices a node
-    sliders.children[-1].value = "hierarchical"  # of two ranks and of one
-    assert image.value != before
+    move = Moved(replay_explorer(all_reduces(3)))
+    said = move(devices_per_node=2, all_reduce="hierarchical")  # nodes of two ranks and of one
+    assert not boxes(said)
+    assert len(said.text) > 20
+
+
+def test_a_link_that_nothing_goes_over_cannot_be_chosen():
+    move = Moved(replay_explorer(TRACE))
+    assert move.widgets["between"].disabled
+    assert not move.widgets["inside"].disabled
+    move(devices_per_node=1)
+    assert not move.widgets["between"].disabled
+    assert move.widgets["inside"].disabled

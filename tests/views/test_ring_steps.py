@@ -1,6 +1,7 @@
 """The ring picture shows a ring that is right, and says the same in words."""
 
 import itertools
+import re
 
 import pytest
 
@@ -48,3 +49,12 @@ def test_text_has_one_line_a_step_and_marks_what_arrived():
 def test_more_ranks_than_fit_are_refused():
     with pytest.raises(ValueError, match=f"1 to {LARGEST} ranks, not {LARGEST + 1}"):
         ring_steps(LARGEST + 1)
+
+
+def test_there_is_a_table_and_a_frame_for_each_step():
+    svg = ring_steps(3).svg()
+    names = [step.name for step in play_ring(3)]
+    assert re.findall(r"<g class='frame' style='display:none' data-name='(.*?)'>", svg) == names
+    still, *frames = re.split(r"<g class='frame'", svg)
+    assert [still.count(f">{name}<") for name in names] == [1] * len(names)
+    assert [frame.count(">chunk ") for frame in frames] == [0, 3, 3, 3, 3]

@@ -1,9 +1,11 @@
 """Curves over devices: values, crossovers, and the published order of algorithms."""
 
+import re
+
 import pytest
 
 from course_lib.simulate import collective_seconds, dgx_a100
-from course_lib.views.lettering import lettered
+from course_lib.views.palette import strokes
 from course_lib.views.scaling_curves import (
     DEVICES,
     SIZES,
@@ -11,7 +13,8 @@ from course_lib.views.scaling_curves import (
     all_reduce_scaling,
     scaling_curves,
 )
-from tests.views.reading import curves
+from course_lib.views.units import time_text
+from tests.views.reading import Moved, curves, words
 
 LINES = {"falling": lambda n: 100 / n, "steady": lambda n: 2.0}
 
@@ -26,7 +29,7 @@ def test_the_crossover_is_named_and_the_least_marked():
         "    100     *1 s     2 s",
         "least: steady up to 10 devices, then falling",
     ]
-    assert view.figure.texts[1].get_text() == "least: steady up to 10 devices, then falling"
+    assert "least: steady up to 10 devices, then falling" in words(view)
 
 
 def test_one_line_has_nothing_to_cross():
@@ -35,21 +38,24 @@ def test_one_line_has_nothing_to_cross():
 
 
 def test_points_lines_and_axes():
-    (ax,) = scaling_curves(
+    view = scaling_curves(
         LINES, (8, 16), label="speed-up", text=lambda value: f"{value:g}x", log=False
-    ).figure.axes
-    assert [list(line.get_ydata()) for line in curves(ax)] == [[12.5, 6.25], [2, 2]]
-    assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_yscale()) == ("devices", "speed-up", "linear")
-    assert {"8", "16", "2x", "12x"} < {*lettered(ax)}
+    )
+    falling, steady = ([y for _, y in points] for points in curves(view).values())
+    zero = steady[0] + (steady[0] - falling[0]) * 2 / (12.5 - 2)
+    assert (zero - falling[0]) / (zero - falling[1]) == pytest.approx(2, abs=0.01)
+    assert {"8", "16", "2x", "12x", "speed-up", "devices, logarithmic"} < {*words(view)}
 
 
 def test_an_all_reduce_costs_what_the_collectives_cost():
-    (ax,) = all_reduce_scaling("100 MB").figure.axes
-    by_name = {line.get_label(): line.get_ydata() for line in curves(ax)}
-    for name, values in by_name.items():
-        for n, value in zip(DEVICES, values, strict=True):
+    view = all_reduce_scaling("100 MB")
+    names = view.text.splitlines()[1].split()[1:]
+    assert list(curves(view)) == names == ["ring", "tree", "hierarchical"]
+    for n, row in zip(DEVICES, view.text.splitlines()[2:], strict=False):
+        for name, shown in zip(names, re.findall(r"\*?([\d.]+ (?:ms|µs|s))", row), strict=True):
             cluster = dgx_a100.with_nodes(n // 8)
-            assert value == collective_seconds(cluster, "all_reduce", range(n), 1e8, name)
+            seconds = collective_seconds(cluster, "all_reduce", range(n), 1e8, name)
+            assert shown == time_text(seconds)
 
 
 def test_large_tensors_want_the_hierarchy_and_small_ones_on_many_devices_the_tree():
@@ -58,10 +64,16 @@ def test_large_tensors_want_the_hierarchy_and_small_ones_on_many_devices_the_tre
 
 
 def test_the_widget_covers_all_sizes():
-    sliders, _ = all_reduce_explorer().widget().children
-    assert sliders.children[0].options == tuple(SIZES)
-    for cluster in sliders.children[1].options:
-        assert all_reduce_scaling("1 MB", cluster).png()
+    move = Moved(all_reduce_explorer())
+    assert move.offered("size") == [*SIZES]
+    for cluster in move.offered("cluster"):
+        assert len(curves(all_reduce_scaling("1 MB", cluster))) == 3
+
+
+def test_an_algorithm_looks_alike_in_every_picture():
+    alone, among = strokes(["tree"]), strokes(["ring", "a line", "dist's tree"])
+    assert alone["tree"] == among["dist's tree"]
+    assert len({*among.values()}) == 3
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.views.lettering import lettered
 from course_lib.views.traffic_bars import traffic_bars
-from tests.views.reading import spans
+from tests.views.reading import boxes, keys, words
 
 RUNS = {
     "through rank 0": SimpleNamespace(sent=[12_000, 4_000, 4_000, 4_000]),
@@ -16,26 +15,26 @@ RUNS = {
 
 def heights(view):
     """Of every bar, run by run."""
-    return [[top for _, top in bars] for bars in spans(view.figure.axes[0], axis=1).values()]
+    return [[box.high for box in boxes(view, name)] for name in RUNS]
 
 
 def test_bars_count_tensors():
     view = traffic_bars(RUNS, per_tensor=4_000)
-    assert heights(view) == [[3, 1, 1, 1], [1.5, 1.5, 1.5, 1.5]]
+    (high, *low), ring = heights(view)
+    assert low == pytest.approx([high / 3] * 3, rel=0.001)
+    assert ring == pytest.approx([high / 2] * 4, rel=0.001)
     header, naive, ring = view.text.splitlines()
     assert header.split()[:2] == ["tensors", "sent"]
     assert naive.split()[-4:] == ["3", "1", "1", "1"]
     assert ring.split()[-4:] == ["1.5"] * 4
-    title = view.figure.axes[0].get_title()
-    assert title == "most tensors sent: through rank 0, rank 0, 3"
+    assert view.picture.title == "most tensors sent: through rank 0, rank 0, 3"
 
 
 def test_bars_count_bytes_without_a_tensor_to_count_by():
     view = traffic_bars(RUNS)
-    assert view.figure.axes[0].get_ylabel() == "bytes sent"
-    assert heights(view)[0][0] == 12_000
-    assert {"12 kB", "4 kB", "rank 3"} < {*lettered(view.figure.axes[0])}
-    assert lettered(view.figure) == [*RUNS]
+    assert boxes(view)[0].hint == "through rank 0, rank 0: 12 kB"
+    assert {"12 kB", "4 kB", "rank 3", "bytes sent"} < {*words(view)}
+    assert keys(view) == [*RUNS]
 
 
 def test_more_runs_than_can_be_told_apart_are_refused():

@@ -1,0 +1,260 @@
+"""A picture as SVG: boxes, lines and words, in pixels from the top left corner.
+
+Drawn by a few lines of our own, so that a box can say what it is when the pointer rests on it, the
+same arguments give the same bytes on every machine, and inks follow the theme of the page.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal
+from xml.sax.saxutils import escape
+
+from .palette import Fill
+
+WIDTH = 840  # pixels: every picture has it, so that nothing jumps from one to the next
+SIZE, SMALL = 12.0, 11.0  # pixels, of letters
+
+Point = tuple[float, float]
+Anchor = Literal["start", "middle", "end"]
+# What follows the theme. Anything else is a colour of its own.
+INKS = ("ink", "soft", "line", "alarm", "page")
+
+# An image has a page of its own; in a page that can be read (`live.js`) the theme's inks hold.
+_STYLE = (
+    ".cv{--ink:#1b1b1b;--soft:#666;--line:#d4d4d4;--alarm:#a33b00;--page:#fff;"
+    "font:12px system-ui,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}"
+    ".cv.live{--ink:var(--jp-content-font-color1,var(--vscode-editor-foreground,#1b1b1b));"
+    "--soft:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#666));"
+    "--line:var(--jp-border-color2,#d4d4d4);--page:none;"
+    "display:block;max-width:100%;height:auto}"
+    "[data-jp-theme-light=false] .cv.live{--alarm:#ff9a6b}"
+    ".cv text{fill:var(--ink)}.cv .b:hover{filter:brightness(1.15)}"
+)
+# Advance widths of DejaVu Sans in hundredths of its size, from the space to the tilde. It is wider
+# than what browsers take, so that what fits by this table fits.
+_WIDTHS = (
+    32, 40, 46, 84, 64, 95, 78, 27, 39, 39, 50, 84, 32, 36, 32, 34, 64, 64, 64, 64, 64, 64, 64, 64,
+    64, 64, 34, 34, 84, 84, 84, 53, 100, 68, 69, 70, 77, 63, 58, 77, 75, 29, 29, 66, 56, 86, 75, 79,
+    60, 79, 69, 63, 61, 73, 68, 99, 69, 61, 69, 39, 34, 39, 84, 50, 50, 61, 63, 55, 63, 62, 35, 63,
+    63, 28, 28, 58, 28, 97, 63, 61, 63, 63, 41, 52, 39, 63, 59, 82, 59, 59, 52, 64, 34, 64, 84,
+)  # fmt: skip
+
+
+def width(words: str, size: float = SIZE, bold: bool = False) -> float:
+    """Pixels that words take at most."""
+    hundredths = sum(_WIDTHS[ord(c) - 32] if 32 <= ord(c) < 127 else 70 for c in words)
+    return hundredths * size / 100 * (1.1 if bold else 1.0)
+
+
+def wrapped(words: str, room: float, size: float = SIZE, bold: bool = False) -> list[str]:
+    """Words in lines that take at most `room` pixels each."""
+    lines = [""]
+    for word in words.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and width(longer, size, bold) > room:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+class Picture:
+    """SVG in the making, `WIDTH` wide, with a title above that also names it for who cannot see."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._parts: list[str] = []
+        self._patterns: dict[str, str] = {}
+        self.height = 8.0
+        for line in wrapped(title, WIDTH - 8, bold=True) if title else ():
+            self.text(4, self.height + 8, line, bold=True)
+            self.height += 18
+
+    # --------------------------------------------------------------------------------------------
+    # Shapes
+    # --------------------------------------------------------------------------------------------
+
+    def box(
+        self, x: float, y: float, wide: float, high: float, fill: Fill | str,
+        hint: str = "", word: str = "", size: float = SMALL, key: str = "",
+    ) -> None:  # fmt: skip
+        """A rectangle. hint: told by the pointer; word: written in its middle; key: what it is."""
+        fill = Fill(fill) if isinstance(fill, str) else fill
+        place = f"x='{_n(x)}' y='{_n(y)}' width='{_n(wide)}' height='{_n(high)}'"
+        inside = f"<title>{escape(hint)}</title>" if hint else ""
+        inside += f"<rect {place} {_paint('fill', fill.color)}/>"
+        if fill.hatch:
+            inside += f"<rect {place} fill='url(#{self._pattern(fill)})'/>"
+        if word:
+            inside += _text(x + wide / 2, y + high / 2, word, size, "middle", False, fill.ink)
+        self._parts.append(f"<g class='b'{_data(key)}>{inside}</g>")
+
+    def steps(
+        self, x: Sequence[float], low: Sequence[float], high: Sequence[float], fill: Fill,
+        key: str = "", hint: str = "",
+    ) -> None:  # fmt: skip
+        """An area between `low` and `high`, which hold from each x to the next; x has one more."""
+        path = f"M{_tenths(x[0])},{_tenths(low[0])}"
+        path += "".join(f"V{_tenths(y)}H{_tenths(to)}" for y, to in zip(high, x[1:], strict=True))
+        back = zip(reversed(low), reversed(x[:-1]), strict=True)
+        path += "".join(f"V{_tenths(y)}H{_tenths(to)}" for y, to in back) + "Z"
+        told = f"<title>{escape(hint)}</title>" if hint else ""
+        self._parts.append(f"<path d='{path}' fill='{fill.color}'{_data(key)}>{told}</path>")
+        if fill.hatch:
+            self._parts.append(f"<path d='{path}' fill='url(#{self._pattern(fill)})'/>")
+
+    def line(
+        self, points: Sequence[Point], color: str = "ink", thick: float = 1.0, dashes: str = "",
+        key: str = "", hint: str = "",
+    ) -> None:  # fmt: skip
+        """A line from point to point. dashes: lengths, as in "4 2"."""
+        path = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
+        broken = f" stroke-dasharray='{dashes}'" if dashes else ""
+        self._parts.append(
+            f"<polyline points='{path}' fill='none' {_paint('stroke', color)} "
+            f"stroke-width='{_n(thick)}'{broken}{_data(key)}>"
+            f"{f'<title>{escape(hint)}</title>' if hint else ''}</polyline>"
+        )
+
+    def message(self, start: Point, end: Point, color: str, hint: str = "") -> None:
+        """A thin arrow, along which a dot flies when the picture is played."""
+        (a, b), (c, d) = start, end
+        self._parts.append(
+            f"<line class='m' x1='{_n(a)}' y1='{_n(b)}' x2='{_n(c)}' y2='{_n(d)}' "
+            f"stroke='{color}' stroke-width='1' opacity='.55'>"
+            f"{f'<title>{escape(hint)}</title>' if hint else ''}</line>"
+        )
+
+    def arrow(
+        self, start: Point, end: Point, color: str = "ink", thick: float = 1.5, hint: str = ""
+    ) -> None:
+        """A line with a head at its end."""
+        turn = math.atan2(end[1] - start[1], end[0] - start[0])
+        reach = 4 + 2.5 * thick
+        corners = [end] + [
+            (end[0] - reach * math.cos(turn + side), end[1] - reach * math.sin(turn + side))
+            for side in (-0.42, 0.42)
+        ]
+        neck = (end[0] - 0.8 * reach * math.cos(turn), end[1] - 0.8 * reach * math.sin(turn))
+        self.line([start, neck], color, thick, hint=hint)
+        points = " ".join(f"{_n(x)},{_n(y)}" for x, y in corners)
+        self._parts.append(f"<polygon points='{points}' {_paint('fill', color)}/>")
+
+    def dot(self, x: float, y: float, radius: float, color: str, hint: str = "") -> None:
+        """A filled circle."""
+        self._parts.append(
+            f"<circle class='b' cx='{_n(x)}' cy='{_n(y)}' r='{_n(radius)}' "
+            f"{_paint('fill', color)}>{f'<title>{escape(hint)}</title>' if hint else ''}</circle>"
+        )
+
+    def text(
+        self, x: float, y: float, words: str, size: float = SIZE, anchor: Anchor = "start",
+        bold: bool = False, ink: str = "",
+    ) -> None:  # fmt: skip
+        """Words, whose middle height is at y."""
+        if words:
+            self._parts.append(_text(x, y, words, size, anchor, bold, ink))
+
+    def paragraph(self, x: float, y: float, words: str, room: float, size: float = SIZE) -> float:
+        """Words in lines; returns where the next line would stand."""
+        for line in wrapped(words, room, size):
+            self.text(x, y, line, size)
+            y += 1.4 * size
+        return y
+
+    # --------------------------------------------------------------------------------------------
+    # Groups
+    # --------------------------------------------------------------------------------------------
+
+    def key(self, fills: Mapping[str, Fill], x: float = 4.0) -> None:
+        """What fills mean, in lines at the bottom, which grows by them."""
+        left, self.height = x, self.height + 12
+        for name, fill in fills.items():
+            wide = 22 + width(name, SMALL) + 16
+            if left > x and left + wide > WIDTH:
+                left, self.height = x, self.height + 18
+            self.box(left, self.height - 5, 16, 10, fill, key="key")
+            self.text(left + 22, self.height, name, SMALL)
+            left += wide
+        self.height += 12
+
+    def player(self, left: float, right: float, top: float, bottom: float, end: str) -> None:
+        """Let the picture be played from left to right, where scripts run. end: how long it is."""
+        self._parts.append(
+            f"<g class='play' data-left='{_n(left)}' data-right='{_n(right)}' "
+            f"data-top='{_n(top)}' data-bottom='{_n(bottom)}' data-end='{escape(end)}'/>"
+        )
+
+    @contextmanager
+    def group(self, kind: Literal["still", "frame"], name: str = "") -> Iterator[None]:
+        """What is drawn inside: the "still" picture, or one of the frames that replace it live."""
+        hidden = "" if kind == "still" else " style='display:none'"
+        self._parts.append(f"<g class='{kind}'{hidden} data-name={_quoted(name)}>")
+        yield
+        self._parts.append("</g>")
+
+    def at_least(self, height: float) -> None:
+        """Leave room below, so that the page does not jump from picture to picture."""
+        self.height = max(self.height, height)
+
+    def svg(self) -> str:
+        """The whole of it."""
+        defs = "".join(self._patterns.values())
+        high = _n(math.ceil(self.height))
+        return (
+            f"<svg xmlns='http://www.w3.org/2000/svg' class='cv' role='img' "
+            f"aria-label={_quoted(self.title)} width='{WIDTH}' height='{high}' "
+            f"viewBox='0 0 {WIDTH} {high}'><style>{_STYLE}</style>"
+            f"{f'<defs>{defs}</defs>' if defs else ''}"
+            f"<rect width='{WIDTH}' height='{high}' rx='4' style='fill:var(--page)'/>"
+            f"{''.join(self._parts)}</svg>"
+        )
+
+    def _pattern(self, fill: Fill) -> str:
+        """A hatch to lay over a colour: in grey print two of like lightness stay apart."""
+        name = {"//": "cv-lines", "..": "cv-dots"}[fill.hatch]
+        inside = {
+            "//": "<path d='M-1,1l2,-2M0,6l6,-6M5,7l2,-2' stroke='#000' stroke-width='.8'/>",
+            "..": "<circle cx='1.5' cy='1.5' r='.8'/><circle cx='4.5' cy='4.5' r='.8'/>",
+        }[fill.hatch]
+        self._patterns[name] = (
+            f"<pattern id='{name}' width='6' height='6' patternUnits='userSpaceOnUse' "
+            f"opacity='.6'>{inside}</pattern>"
+        )
+        return name
+
+
+def _text(
+    x: float, y: float, words: str, size: float, anchor: str, bold: bool, ink: str
+) -> str:  # fmt: skip
+    style = "" if anchor == "start" else f" text-anchor='{anchor}'"
+    style += "" if size == SIZE else f" font-size='{_n(size)}'"
+    style += " font-weight='bold'" if bold else ""
+    style += f" style='fill:{_css(ink)}'" if ink else ""
+    return f"<text x='{_n(x)}' y='{_n(y + 0.36 * size)}'{style}>{escape(words)}</text>"
+
+
+def _paint(what: str, color: str) -> str:
+    return f"style='{what}:{_css(color)}'" if color in INKS else f"{what}='{color}'"
+
+
+def _css(color: str) -> str:
+    return f"var(--{color})" if color in INKS else color
+
+
+def _data(key: str) -> str:
+    return f" data-key={_quoted(key)}" if key else ""
+
+
+def _quoted(text: str) -> str:
+    return f"'{escape(text, {chr(39): '&#39;'})}'"
+
+
+def _tenths(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0")
+
+
+def _n(number: float) -> str:
+    """Hundredths of a pixel are exact enough, and the same on every machine."""
+    return f"{round(number, 2) + 0.0:.2f}".rstrip("0").rstrip(".")
