@@ -18,7 +18,7 @@ from nbformat import NotebookNode
 from course_lib.classroom.release import untouched
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = "image/png"
+PICTURE = "text/html"
 _LINK = re.compile(r"\]\((?:\./)?(\d\d_\w+)\.ipynb(#[^)]*)?\)")
 _INDEX = """\
 <!DOCTYPE html>
@@ -69,7 +69,7 @@ def with_pictures(notebook: NotebookNode, solution: NotebookNode) -> NotebookNod
     drawn = {cell.id: cell.get("outputs", ()) for cell in solution.cells}
     for cell in notebook.cells:
         if cell.cell_type == "code" and "nbgrader" not in cell.metadata:
-            cell.outputs = [_picture(o) for o in drawn[cell.id] if PICTURE in o.get("data", {})]
+            cell.outputs = [o for o in drawn[cell.id] if "course-view" in _picture(o)]
     return notebook
 
 
@@ -98,11 +98,9 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _picture(output: NotebookNode) -> NotebookNode:
-    """A stored picture, described by the words that are stored with it."""
-    words = html.escape(output.data.get("text/plain", ""), quote=True)
-    image = f'<img alt="{words}" src="data:{PICTURE};base64,{output.data[PICTURE].strip()}">'
-    return nbformat.v4.new_output("display_data", {"text/html": image})
+def _picture(output: NotebookNode) -> str:
+    """A stored picture: an image with its words, and the script that lets it be played."""
+    return output.get("data", {}).get(PICTURE, "")
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def round_numbers(low: float, high: float, most: int, text: Text) -> dict[float,
     ten = 10.0 ** math.floor(math.log10(rough) + 1e-9)
     step = next(s * ten for s in (1, 2, 2.5, 5, 10) if s * ten >= rough * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    numbers = [k * step for k in range(first, last + 1)]
+    numbers = [float(f"{k * step:.12g}") for k in range(first, last + 1)]
     return {n: text(n) if n else "0" for n in numbers}
 
 

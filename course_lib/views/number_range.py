@@ -3,13 +3,16 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from .palette import INK, LINES
+from .charts import Field, name_curves, round_numbers
+from .drawing import Picture
+from .palette import QUIET, STROKES, Fill
 from .view import View
 
 _SMALLEST = -25  # fp16: what is smaller rounds to zero, as a power of 2
 _NORMAL, _LARGEST = -14, 16  # between them fp16 has its full precision
+_LOW, _HIGH = -40, 20  # of the picture
+_FULL, _LESS = Fill(QUIET), Fill("#dddddd", "//")
 
 
 def fp16_range(entries: Mapping[str, Sequence[float]]) -> View:
@@ -17,40 +20,62 @@ def fp16_range(entries: Mapping[str, Sequence[float]]) -> View:
 
     entries  {name: numbers}; zeros are left out
     """
-    if len(entries) > len(LINES):
-        raise ValueError(f"{len(LINES)} lines can be told apart, not {len(entries)}")
-    figure = Figure(figsize=(7, 3))
-    ax = figure.subplots()
-    ax.axvspan(_NORMAL, _LARGEST, color="#dddddd", label="fp16: full precision")
-    ax.axvspan(_SMALLEST, _NORMAL, color="#eeeeee", hatch="//", label="fp16: less and less of it")
-    said = []
-    for (name, numbers), (color, dashes) in zip(entries.items(), LINES, strict=False):
+    if len(entries) > len(STROKES):
+        raise ValueError(f"{len(STROKES)} lines can be told apart, not {len(entries)}")
+    said, histograms = [], {}
+    for name, numbers in entries.items():
         sizes = np.abs(np.asarray(numbers, dtype=float))
         exponents = np.log2(sizes[sizes > 0])
-        heights, edges = np.histogram(exponents, bins=60, range=(-40, 20))
-        ax.stairs(heights / 1e3, edges, color=color, linestyle=dashes, lw=1.8, label=name)
+        histograms[name] = np.histogram(exponents, bins=_HIGH - _LOW, range=(_LOW, _HIGH))[0]
         below = 100 * (exponents < _SMALLEST).mean()
         said.append(f"{name}: {below:.0f} % of the entries are below 2^-25, which fp16 rounds to 0")
-    ax.set(xlabel="size of the entry, as a power of 2", ylabel="thousand entries", xlim=(-40, 20))
-    ax.set_title("What is left of the grey is zero in fp16", fontsize=9, weight="bold", y=1.14)
-    ax.legend(fontsize=8, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False)
-    figure.tight_layout()
-    return View(figure, "\n".join(said))
+    return View(_draw(histograms), "\n".join(said))
+
+
+def _draw(histograms: Mapping[str, np.ndarray]) -> Picture:
+    picture = Picture("sizes of entries: what is left of the grey is zero in fp16")
+    highest = 1.08 * max((max(counts) for counts in histograms.values()), default=0) / 1e3 or 1
+    field = Field(
+        picture, 60, picture.height + 24, 766, 230, (_LOW, _HIGH), (0, highest)
+    )  # fmt: skip
+    for low, high, fill, word in (
+        (_SMALLEST, _NORMAL, _LESS, "fp16: less and less of it"),
+        (_NORMAL, _LARGEST, _FULL, "fp16: full precision"),
+    ):
+        left, right = field.across(low), field.across(high)
+        picture.box(left, field.top, right - left, field.bottom - field.top, fill, word, key=word)
+    strokes = dict(zip(histograms, STROKES, strict=False))
+    for name, counts in histograms.items():
+        points = [(float(_LOW), 0.0)]
+        for place, count in enumerate(counts):
+            points += [(_LOW + place, count / 1e3), (_LOW + place + 1, count / 1e3)]
+        field.curve([*points, (float(_HIGH), 0.0)], strokes[name], name)
+    field.marks_left(round_numbers(0, highest, 5, "{:g}".format), "thousand entries", grid=True)
+    marks = round_numbers(_LOW, _HIGH, 12, "2^{:.0f}".format)
+    field.marks_below(marks, "size of the entry, logarithmic")
+    name_curves(picture, strokes)
+    picture.key({"fp16: full precision": _FULL, "fp16: less and less of it": _LESS})
+    return picture
 
 
 def loss_scales(scales: Sequence[tuple[float, bool]]) -> View:
     """The loss scale step by step: (its power of 2, whether the step was made)."""
     exponents = [exponent for exponent, _ in scales]
     left_out = [step for step, (_, made) in enumerate(scales) if not made]
-    figure = Figure(figsize=(7, 2.6))
-    ax = figure.subplots()
-    ax.step(range(len(scales)), exponents, where="mid", color=LINES[0][0])
-    at = [exponents[step] for step in left_out]
-    ax.plot(left_out, at, "x", color=LINES[1][0], ms=8, mew=2, label="step left out")
-    ax.set(xlabel="step", ylabel="scale, as a power of 2")
-    ax.set_title("Twice as large until a gradient overflows, then half", fontsize=9, color=INK)
-    ax.legend(fontsize=8)
-    ax.grid(alpha=0.3)
-    figure.tight_layout()
+    picture = Picture("loss scale: twice as large until a gradient overflows, then half")
+    low, high = min(exponents, default=0) - 1, max(exponents, default=1) + 1
+    across = (-0.5, len(scales) - 0.5)
+    field = Field(picture, 60, picture.height + 24, 766, 170, across, (low, high))
+    marks = round_numbers(low, high, 5, "2^{:.0f}".format)
+    field.marks_left({n: word for n, word in marks.items() if n.is_integer()}, "scale", grid=True)
+    points = [(step + side, e) for step, e in enumerate(exponents) for side in (-0.5, 0.5)]
+    field.curve(points, STROKES[0], "scale")
+    for step in left_out:
+        hint = f"step {step} left out: its gradient was not finite"
+        x, y = field.across(step), field.up(exponents[step])
+        picture.dot(x, y, 5, STROKES[1].color, hint)
+    steps = round_numbers(0, max(len(scales) - 1, 1), 10, "{:g}".format)
+    field.marks_below({n: word for n, word in steps.items() if n.is_integer()}, "step")
+    picture.key({"step left out": Fill(STROKES[1].color)})
     row = " ".join(f"{e:.0f}" if made else f"({e:.0f})" for e, made in scales)
-    return View(figure, f"scale by step, as a power of 2; (steps left out): {row}")
+    return View(picture, f"scale by step, as a power of 2; (steps left out): {row}")

@@ -88,10 +88,6 @@ STROKES = (
     Stroke("#cc79a7", "2 2"),
     Stroke("#56b4e9", "9 2 2 2 2 2"),
 )
-# The same for matplotlib.
-LINES = tuple(
-    (color, (0, tuple(map(int, dashes.split()))) if dashes else "-") for color, dashes in STROKES
-)
 # An algorithm looks alike in every lesson.
 _ALGORITHMS = ("ring", "tree", "hierarchical", "halving", "gather")
 

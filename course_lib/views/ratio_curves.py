@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from matplotlib.figure import Figure
-
-from .palette import LINES
+from .charts import Field, name_curves, round_numbers
+from .drawing import Picture
+from .palette import STROKES, strokes
 from .view import View
 
 
@@ -20,22 +20,23 @@ def ratio_curves(
 
     highest: where the picture ends; the table has all of it.
     """
-    if len(curves) > len(LINES):
-        raise ValueError(f"{len(LINES)} lines can be told apart, not {len(curves)}")
+    if len(curves) > len(STROKES):
+        raise ValueError(f"{len(STROKES)} lines can be told apart, not {len(curves)}")
     width = max(12, *(len(name) + 2 for name in curves))
     rows = [title, f"{'ratio':>6}" + "".join(f"{name:>{width}}" for name in curves)]
     for ratio, *values in zip(ratios, *curves.values(), strict=True):
         rows.append(f"{ratio:6}" + "".join(f"{value:{width}.2f}" for value in values))
-    figure = Figure(figsize=(6.5, 3.4))
-    ax = figure.subplots()
-    for (name, curve), (color, dashes) in zip(curves.items(), LINES, strict=False):
-        ax.plot(ratios, curve, color=color, linestyle=dashes, label=name)
-    ax.set(xscale="log", xlabel=xlabel, ylabel=ylabel, xticks=ratios, xticklabels=ratios)
-    if highest is not None:
-        ax.set_ylim(top=highest)
-    ax.minorticks_off()
-    ax.grid(alpha=0.3)
-    ax.set_title(title, fontsize=9, weight="bold")
-    ax.legend()
-    figure.tight_layout()
-    return View(figure, "\n".join(rows))
+    picture = Picture(title)
+    values = [value for curve in curves.values() for value in curve]
+    low, high = min(values), max(values) if highest is None else highest
+    low = max(0.0, low - 0.05 * (high - low))
+    across = (min(ratios) / 1.05, max(ratios) * 1.05)
+    field = Field(picture, 60, picture.height + 24, 766, 260, across, (low, high), log_x=True)
+    field.marks_below({ratio: f"{ratio:g}" for ratio in ratios}, f"{xlabel}, logarithmic", True)
+    field.marks_left(round_numbers(low, high, 6, "{:g}".format), ylabel, grid=True)
+    looks = strokes(curves)
+    for name, curve in curves.items():
+        points = [(r, value) for r, value in zip(ratios, curve, strict=True) if value <= high]
+        field.curve(points, looks[name], name, dots=True)
+    name_curves(picture, looks)
+    return View(picture, "\n".join(rows))

@@ -3,10 +3,12 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from matplotlib.figure import Figure
-
-from .palette import INK, LINES
+from .charts import Field, round_numbers
+from .drawing import WIDTH, Picture, width
+from .palette import SERIES, Fill
 from .view import View
+
+_ROW = 30  # pixels
 
 
 def step_times(
@@ -31,23 +33,25 @@ def step_times(
 
 def _draw(
     names: list[str], least: list[float], middle: list[float], counted: Mapping[str, float]
-) -> Figure:
-    figure = Figure(figsize=(7.5, 0.34 * len(names) + 1.1))
-    ax = figure.subplots()
-    rows = range(len(names))
-    ax.barh(rows, least, color=LINES[4][0], height=0.6)
-    for row, low, high in zip(rows, least, middle, strict=True):
-        ax.plot([low, high], [row, row], color=INK, lw=1.5)
-        ax.annotate(f"{low:.2f}", (high, row), (6, 0), textcoords="offset points", va="center")
-    if counted:
-        drawn = [counted[name] for name in names]
-        ax.plot(drawn, rows, "D", color=LINES[1][0], label="operations, counted")
-        ax.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), frameon=False)
-    ax.axvline(1, color=INK, lw=0.8, ls="--")
-    ax.set_yticks(rows, names)
-    furthest = max([*middle, *counted.values()])
-    ax.set(xlim=(0, 1.15 * furthest), xlabel=f"time of a step over that of {names[0]}")
-    ax.set_title("bar: the quickest round; line: on to the median", fontsize=8)
-    ax.invert_yaxis()
-    figure.tight_layout()
-    return figure
+) -> Picture:
+    picture = Picture(f"time of a step over that of {names[0]}")
+    left = 16 + max(map(width, names))
+    top, furthest = picture.height + 4, max([*middle, *counted.values()])
+    size = WIDTH - 20 - left, _ROW * len(names)
+    field = Field(picture, left, top, *size, (0, 1.15 * furthest), (0, 1))
+    x = field.across(1)
+    picture.line([(x, top), (x, field.bottom)], "soft", 1, "4 3")
+    for row, (name, low, high) in enumerate(zip(names, least, middle, strict=True)):
+        y = top + _ROW * (row + 0.5)
+        picture.text(left - 8, y, name, anchor="end")
+        hint = f"{name}: quickest {low:.2f}, median {high:.2f}"
+        picture.box(left, y - 8, field.across(low) - left, 16, SERIES[2], hint, key="quickest")
+        picture.line([(field.across(low), y), (field.across(high), y)], "ink", 1.5)
+        picture.text(field.across(high) + 7, y, f"{low:.2f}")
+        if name in counted:
+            hint = f"{name}: {counted[name]:.2f} times the operations"
+            picture.dot(field.across(counted[name]), y, 5, SERIES[1].color, hint)
+    field.marks_below(round_numbers(0, 1.15 * furthest, 8, "{:g}".format))
+    words = {"bar: quickest round, and a line to the median": SERIES[2]}
+    picture.key(words | ({"operations, counted": Fill(SERIES[1].color)} if counted else {}))
+    return picture

@@ -83,6 +83,11 @@ class Notebook:
         expect(prompt).to_have_text(re.compile(r"\[\d+\]"))
         return self.output(identity)
 
+    def save(self) -> None:
+        """Save, and wait until the page says that there is nothing to save any more."""
+        self.page.keyboard.press("Control+s")
+        expect(self.page.locator(".lm-TabBar-tab.jp-mod-dirty")).to_have_count(0)
+
     def output(self, identity: str) -> str:
         """The text of a cell's outputs."""
         return "\n".join(self.cell(identity).locator(".jp-OutputArea-output").all_inner_texts())
@@ -102,6 +107,13 @@ class Lab:
         self.page.goto(f"{self.url}lab/tree/{name}?token={self.token}&reset")
         expect(self.page.locator("#jp-main-statusbar")).to_contain_text("| Idle")
         return Notebook(self.page, self.folder / name)
+
+    def end_kernels(self) -> None:
+        """End all kernels, as a restart of the machine does."""
+        api = f"{self.url}api/sessions"
+        asked = {"Authorization": f"token {self.token}"}
+        for session in self.page.request.get(api, headers=asked).json():
+            self.page.request.delete(f"{api}/{session['id']}", headers=asked)
 
 
 @contextmanager

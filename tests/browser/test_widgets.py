@@ -1,4 +1,4 @@
-"""A slider in a real JupyterLab: the picture follows it, and nothing else appears."""
+"""Controls and pictures in a real JupyterLab: what is dragged, played, read aloud, and reopened."""
 
 import nbformat
 import pytest
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(
 SHOW = """\
 import time
 
-from matplotlib.figure import Figure
+from course_lib.views.drawing import Picture
 from course_lib.views.explore import explore
 from course_lib.views.view import View
 
@@ -23,9 +23,12 @@ DRAWN = []
 def draw(ranks=1):
     DRAWN.append(ranks)
     time.sleep(0.1)  # a picture that takes its time
-    figure = Figure(figsize=(3, 1))
-    figure.text(0.1, 0.5, f"{ranks} ranks")
-    return View(figure, f"{ranks} ranks")
+    picture = Picture(f"{ranks} ranks")
+    picture.box(100, 30, 50, 20, "#0072b2", "a box", key="first")
+    picture.box(400, 30, 50, 20, "#0072b2", "another", key="second")
+    picture.player(50, 800, 20, 60, "30 ms")
+    picture.at_least(70)
+    return View(picture, f"{ranks} ranks")
 
 
 explore(draw, ranks=range(1, 41))"""
@@ -43,14 +46,27 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_dragged_slider_moves_the_picture_and_skips_what_it_passed(folder):
-    with jupyterlab(folder) as lab:
+def test_a_picture_follows_its_slider_is_played_and_outlives_its_kernel(folder):
+    with jupyterlab(folder, theme="JupyterLab Dark", scale=2) as lab:
         notebook = lab.open("sliders.ipynb")
         notebook.run("show")
         cell = notebook.cell("show")
-        picture = cell.locator("img").last
+        picture = cell.locator("svg.live")
         expect(picture).to_be_visible()
-        first = picture.get_attribute("src")
+        expect(picture).to_have_attribute("aria-label", "1 ranks\n1 ranks")
+        assert picture.bounding_box()["width"] == 840
+        ink = picture.locator("text").first.evaluate("text => getComputedStyle(text).fill")
+        assert min(map(int, ink.strip("rgba()").split(",")[:3])) > 200  # light on dark
+
+        # Played: what is still to come is faint
+        later = picture.locator("g.b").last
+        cell.get_by_label("one step back").click()
+        cell.get_by_label("one step back").click()
+        assert float(later.evaluate("box => getComputedStyle(box).opacity")) < 0.5
+        cell.get_by_label("play", exact=True).click()
+        expect(cell.get_by_label("pause")).to_be_visible()
+
+        # Dragged: the slider passes 39 values; the kernel draws the last, and few on the way
         grip = cell.locator(".noUi-handle").bounding_box()
         track = cell.locator(".noUi-base").bounding_box()
         x, y = grip["x"] + grip["width"] / 2, grip["y"] + grip["height"] / 2
@@ -59,11 +75,40 @@ def test_a_dragged_slider_moves_the_picture_and_skips_what_it_passed(folder):
         lab.page.mouse.move(track["x"] + track["width"] + 20, y, steps=60)
         lab.page.mouse.up()
         expect(cell.locator(".widget-readout")).to_have_text("40")
-        expect(picture).not_to_have_attribute("src", first)
+        expect(picture).to_have_attribute("aria-label", "40 ranks\n40 ranks")
+        handle = cell.get_by_role("slider", name="ranks")
+        expect(handle).to_have_attribute("aria-valuetext", "40")
         count, last = map(int, notebook.run("count").strip("()").split(","))
-        # The slider has passed 39 values; the kernel drew the last, and few on the way
-        while last != 40:
-            count, last = map(int, notebook.run("count").strip("()").split(","))
+        assert last == 40
         assert count < 30
-        assert cell.locator(".jp-OutputArea-output").count() == 1
-        assert cell.locator(".jp-RenderedText").count() == 0
+        assert cell.locator(".jp-OutputArea-output").count() == 2  # and nothing was printed
+
+        notebook.save()
+        lab.end_kernels()
+        cell = lab.open("sliders.ipynb").cell("show")
+        expect(cell.locator("svg.live")).to_have_attribute("aria-label", "40 ranks\n40 ranks")
+        gone = cell.locator(".jupyter-widgets")
+        expect(gone).to_have_text("Error displaying widget: model not found")
+        assert gone.evaluate("one => getComputedStyle(one).fontSize") == "0px"
+        said = gone.evaluate("one => getComputedStyle(one, '::after').content")
+        assert said == '"Run this cell to get its controls."'
+
+
+def test_a_notebook_of_someone_else_shows_the_picture_without_running_anything(folder):
+    data = {
+        "text/plain": "words",
+        "text/html": '<img class="course-view" alt="words" src="data:image/svg+xml,'
+        "%3Csvg xmlns='http://www.w3.org/2000/svg' width='84' height='20'/%3E\">"
+        "<script>document.body.dataset.ran = 'yes'</script>",
+    }
+    shown = nbformat.v4.new_output("display_data", data=data)
+    cell = nbformat.v4.new_code_cell("show()", id="show", outputs=[shown], execution_count=1)
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(notebook, folder / "theirs.ipynb")
+    with jupyterlab(folder) as lab:
+        cell = lab.open("theirs.ipynb").cell("show")
+        image = cell.locator("img.course-view")
+        expect(image).to_be_visible()
+        assert image.evaluate("image => image.naturalWidth") == 84
+        assert lab.page.evaluate("document.body.dataset.ran") is None

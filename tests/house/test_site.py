@@ -53,7 +53,7 @@ def test_a_page_has_the_lesson_and_its_pictures_and_no_answer(root, tmp_path, te
     assert told(text, telling) == []
     read = Text(text)
     assert "defring_all_reduce(" in read.text
-    pictures = [i for i in read.images if (i["src"] or "").startswith("data:image/png")]
+    pictures = [i for i in read.images if (i["src"] or "").startswith("data:image/svg+xml")]
     assert pictures
     assert all(i["alt"] for i in pictures)
     index = (tmp_path / "index.html").read_text(encoding="utf-8")
