@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 00 · Ranks
 #
-# **After this notebook you can**
+# **After this lesson you can**
 #
 # - work out how many bytes a model needs to be trained, and how many devices that takes at least;
 # - run plain `torch.distributed` code on real processes, from a cell;
@@ -34,7 +34,7 @@ import os
 import torch
 import torch.distributed as dist
 
-from course_lib import RankTimeout, check, hint, run_ranks
+from course_lib import RankTimeout, check, guessed, hint, run_ranks
 
 # %% [markdown]
 # What you have passed so far, by your notebooks as they were last saved:
@@ -47,8 +47,9 @@ status_view()
 # %% [markdown]
 # ## 1. The problem, as a number
 #
-# GPT-3 has 175 billion parameters (Brown et al. 2020, arXiv 2005.14165). In float32 each of them
-# takes 4 bytes. NVIDIA's A100, a GPU of the same year, has 80 GB of memory in its larger version.
+# GPT-3 has 175 billion parameters (Brown et al. 2020,
+# [arXiv 2005.14165](https://arxiv.org/abs/2005.14165)). In float32 each of them takes 4 bytes.
+# NVIDIA's A100, a GPU of the same year, has 80 GB of memory in its larger version.
 
 # %%
 weights = 175e9 * 4
@@ -80,12 +81,12 @@ held = {
     "optimizer": sum(t.nbytes for state in optimizer.state.values() for t in state.values()),
 }
 for what, nbytes in held.items():
-    print(f"{what:10} {nbytes / count:5.2f} bytes a parameter")
-print(f"{'all':10} {sum(held.values()) / count:5.2f}    your guess: {guess_bytes}")
+    print(f"{what:10} {nbytes / count:5.2f} bytes per parameter")
+print(f"{'all':10} {sum(held.values()) / count:5.2f}    your guess: {guessed(guess_bytes)}")
 
 # %% [markdown]
 # **Explain.** A gradient for each weight, and two running averages in Adam: four float32 numbers
-# in place of one. Large models are trained in *mixed precision*: they compute with 16-bit numbers,
+# instead of one. Large models are trained in *mixed precision*: they compute with 16-bit numbers,
 # and the optimizer keeps a float32 copy of the weights. The sum is the same:
 #
 # | for each parameter | float32 | mixed precision |
@@ -97,10 +98,11 @@ print(f"{'all':10} {sum(held.values()) / count:5.2f}    your guess: {guess_bytes
 # | optimizer: average of their squares | 4 | 4 |
 # | **all** | **16** | **16** |
 #
-# The right-hand column is from Rajbhandari et al. 2020 (*ZeRO*, arXiv 1910.02054, section 3.1).
-# For GPT-3 that makes 175e9 · 16 = 2.8 TB, or 35 A100s, before a single activation is stored.
-# (There are other recipes. Megatron-LM keeps gradients in float32 as well and needs 18 bytes with
-# bf16. The wall stays where it is.)
+# The right-hand column is from Rajbhandari et al. 2020 (*ZeRO*,
+# [arXiv 1910.02054](https://arxiv.org/abs/1910.02054), section 3.1). For GPT-3 that makes 175e9 ·
+# 16 = 2.8 TB, or 35 A100s, before a single activation is stored. (There are other recipes.
+# Megatron-LM keeps gradients in float32 as well and needs 18 bytes with bf16. The wall stays where
+# it is.)
 #
 # Those bytes are not all. A recorder can follow every tensor and say what it is for. Here are two
 # steps of the same network, with a small batch and with a large one. (`run_ranks` runs the function
@@ -130,12 +132,12 @@ watched = {
     f"batch of {rows}": run_ranks(two_steps, 1, rows, observe="memory").trace.memory()
     for rows in (8, 2048)
 }
-print("at most, in bytes a parameter")
+print("at most, in bytes per parameter")
 for name, memory in watched.items():
     most = {kind: nbytes / count for kind, nbytes in memory.highest[0].items()}
     states = most["parameters"] + most["gradients"] + most["optimizer"]
     print(f"{name:13}  states {states:5.2f}   activations {most['activations']:5.2f}")
-print("your guess:", guess_growing)
+print("your guess:", guessed(guess_growing))
 
 # %% tags=["nbval-ignore-output"]
 from course_lib.views.memory_curves import memory_curves
@@ -159,15 +161,13 @@ memory_curves(watched, title="Two training steps")
 # | each matrix | Shoeybi et al. 2019 (*Megatron-LM*) | 04 |
 # | the layers | Huang et al. 2019 (*GPipe*) | 05 |
 # | weights, gradients and optimizer state | Rajbhandari et al. 2020 (*ZeRO*) | 06 |
-# | all of it at once | Narayanan et al. 2021 (*Megatron-LM*, arXiv 2104.04473) | 07 |
+# | all of it at once | Narayanan et al. 2021 (*Megatron-LM*, [arXiv 2104.04473](https://arxiv.org/abs/2104.04473)) | 07 |
 #
-# All of them are made of one thing: processes that send tensors to each other. That is this
-# notebook.
+# All of them are made of one thing: processes that send tensors to each other. That is this lesson.
 #
-# ### Exercise 1: `memory_wall`
+# ### Exercise 1: `memory_wall` (● 5 minutes)
 #
 # No ranks yet. Put the arithmetic above into a function, for any model and device.
-
 
 # %% exercise="memory_wall"
 import math
@@ -210,6 +210,7 @@ hint(memory_wall)
 # %load_ext course_lib
 
 # %%
+
 # %%ranks 4
 rank, world_size = dist.get_rank(), dist.get_world_size()
 print(f"I am rank {rank} of {world_size}")
@@ -246,17 +247,17 @@ def remember():
 
 logs = run_ranks(remember, 4)
 print(logs)
-print("in the notebook:", len(log), "entries; your guess:", guess_entries)
+print("in the notebook:", len(log), "entries; your guess:", guessed(guess_entries))
 
 # %% [markdown]
 # **Explain.** Each rank got a *copy* of the function and of `log`, and changed its copy. Ranks
-# share no memory, neither with each other nor with the notebook. Whatever one of them is to know
-# of another must be sent. (Only what your function returns comes back to the notebook.)
+# share no memory, neither with each other nor with the notebook. Whatever one of them is to know of
+# another must be sent. (Only what your function returns comes back to the notebook.)
 #
-# ### Exercise 2: `rank_tensor`
+# ### Exercise 2: `rank_tensor` (● 5 minutes)
 #
-# The same line of code, another result on each rank: that is how all distributed code begins.
-# First look at what the check says to an answer that is wrong.
+# The same line of code, another result on each rank: that is how all distributed code begins. First
+# look at what the check says to an answer that is wrong.
 
 
 # %% tags=["raises-exception"]
@@ -308,11 +309,11 @@ print(results.trace.traffic())
 #   goes nowhere.
 # - Both calls **block**: each comes back when the message has been handed over.
 #
-# The table is what a recorder saw. It watches your plain `torch.distributed` calls from outside:
-# 3 float32 values are 12 bytes. The checks use it too. They know what your ranks sent, not only
-# what they returned.
+# The table is what a recorder saw. It watches your plain `torch.distributed` calls from outside: 3
+# float32 values are 12 bytes. The checks use it too. They know what your ranks sent, not only what
+# they returned.
 #
-# ### Exercise 3: `ping_pong`
+# ### Exercise 3: `ping_pong` (●● 10 minutes)
 #
 # Ranks 0 and 1 play, rank 0 begins. Who has the ball adds 1 to it and sends it to the other. A
 # round is one hit each. If there are more ranks, they watch.
@@ -357,8 +358,8 @@ check(ping_pong)
 #
 # ### Both send first
 #
-# **Predict.** Two ranks want to swap tensors. Both send, then both receive. What happens:
-# `"works"` or `"hangs"`?
+# **Predict.** Two ranks want to swap tensors. Both send, then both receive. What happens: `"works"`
+# or `"hangs"`?
 
 # %%
 ### BEGIN SOLUTION
@@ -375,7 +376,7 @@ def swap():
     return theirs
 
 
-print("your guess:", guess_swap)
+print("your guess:", guessed(guess_swap))
 run_ranks(swap, 2)
 
 # %% [markdown]
@@ -424,7 +425,7 @@ def floats_into_ints():
 
 
 print(run_ranks(floats_into_ints, 2))
-print("your guess:", guess_int)
+print("your guess:", guessed(guess_int))
 
 # %% [markdown]
 # 1065353216 is hexadecimal 3F800000: the four bytes of the float 1.0, read as an integer. From
@@ -478,7 +479,7 @@ print(hang.report)
 # *wait-for graph*, and a circle in it is a **deadlock** (Coffman, Elphick & Shoshani, *System
 # Deadlocks*, ACM Computing Surveys 1971).
 #
-# ### Exercise 4: `blame`
+# ### Exercise 4: `blame` (●● 15 minutes)
 #
 # Write the function that does it: arrows in, culprits out. No ranks are needed here, it is plain
 # Python.
@@ -528,7 +529,7 @@ print("to blame:", blame(waits))
 # So far two ranks talked to each other. What training needs are **collectives**: operations that
 # all ranks call together. They are made of messages, and you can make them yourself.
 #
-# ### Exercise 5: `broadcast_by_sends`
+# ### Exercise 5: `broadcast_by_sends` (● 5 minutes)
 #
 # Training begins with it: rank 0 has the weights, and every rank needs the same ones. Afterwards
 # `tensor` holds on *every* rank what it held on the root. Write it with `send` and `recv` (or
@@ -553,7 +554,7 @@ def broadcast_by_sends(tensor: torch.Tensor, root: int) -> None:
 check(broadcast_by_sends)
 
 # %% [markdown]
-# ### Exercise 6: `all_gather_by_sends`
+# ### Exercise 6: `all_gather_by_sends` (●● 10 minutes)
 #
 # Every rank has a tensor, and every rank needs all of them. You have a function for "one to all",
 # so one way is short. The check counts again: each rank sends its tensor to the $n-1$ others and
@@ -615,7 +616,7 @@ runs = {
 }
 for name, run in runs.items():
     print(f"{name:15}  rank 2 has {run[2]!s:20}  sent {run.trace.traffic().sent}")
-print(f"your guesses: {guess_broadcast} by rank 0 and {guess_all_gather} by each rank")
+print("your guesses:", guessed(guess_broadcast, guess_all_gather))
 
 # %%
 from course_lib.views.traffic_matrix import traffic_matrix
@@ -629,12 +630,12 @@ traffic_matrix({name: run.trace for name, run in runs.items() if "gather" in nam
 # **Explain.** Read a row as "this rank sends to ...". The values are the same, the totals too:
 # 12,000 bytes for the broadcast, 48,000 for the all-gather. No algorithm needs fewer, since every
 # rank must receive what it does not have. What differs is *who* carries it. Your broadcast loads
-# the root with all of it, while a chain takes one tensor in and one out on every rank. Notebook 02
-# is about this difference.
+# the root with all of it, while a chain takes one tensor in and one out on every rank.
+# [Lesson 02](02_ring_all_reduce.ipynb) is about this difference.
 #
-# One honest remark. Your messages were counted one by one as they went out. What
-# `dist.broadcast` does inside cannot be seen from Python, so the recorder books a standard
-# algorithm for it: a chain for broadcast, a ring for all-gather.
+# One honest remark. Your messages were counted one by one as they went out. What `dist.broadcast`
+# does inside cannot be seen from Python, so the recorder books a standard algorithm for it: a chain
+# for broadcast, a ring for all-gather.
 #
 # ### See it: who waits
 #
@@ -675,7 +676,7 @@ replayed = {
     "your broadcast": then_train(run_ranks(spread_from_0, 8, broadcast_by_sends).trace),
     "dist.broadcast, as a tree": then_train(run_ranks(spread_from_0, 8, dist.broadcast).trace),
 }
-print("your guesses:", guess_one_by_one, guess_tree)
+print("your guesses:", guessed(guess_one_by_one, guess_tree))
 schedule_gantt(replayed)
 
 # %% [markdown]
@@ -739,8 +740,8 @@ run_ranks(losses_for_the_log, 3)
 #
 # ### Explore
 #
-# Your own all-gather, run again for every world size that you choose. (Without a running kernel
-# you see four ranks.) How do row sums grow? And the whole matrix?
+# Your own all-gather, run again for every world size that you choose. (Without a running kernel you
+# see four ranks.) How do row sums grow? And the whole matrix?
 
 # %%
 from course_lib.views.explore import explore
@@ -796,8 +797,8 @@ print(done.stdout or done.stderr, end="")
 # %% [markdown]
 # ## 8. At scale
 #
-# **Two walls.** Your `memory_wall` says how many devices are *needed*. The papers say how many
-# were *used*.
+# **Two walls.** Your `memory_wall` says how many devices are *needed*. The papers say how many were
+# *used*.
 
 # %%
 models = {
@@ -812,15 +813,16 @@ for name, (size, used) in models.items():
     print(f"{name:13}{hold / 1e9:>6.0f} GB{train / 1e9:>7.0f} GB{devices:>15}   {used}")
 
 # %% [markdown]
-# (Sources: ZeRO, section 3.1, also gives 24 GB for GPT-2; LLaMA, arXiv 2302.13971, section 2.4;
-# GPT-3, section 2.3; Llama 3, arXiv 2407.21783, section 3.3.)
+# (Sources: ZeRO, section 3.1, also gives 24 GB for GPT-2; LLaMA,
+# [arXiv 2302.13971](https://arxiv.org/abs/2302.13971), section 2.4; GPT-3, section 2.3; Llama 3,
+# [arXiv 2407.21783](https://arxiv.org/abs/2407.21783), section 3.3.)
 #
 # Why 2,048 devices when 13 would hold LLaMA-65B? The second wall is time. The run took 21 days on
 # 2,048 A100s. Even if it scaled perfectly, 13 of them would have needed $21 \cdot 2048 / 13$ days:
 # 9 years.
 #
-# **Broadcast at scale.** GPT-3's weights, from one rank to all the others, over a link of
-# 200 Gbit/s (InfiniBand HDR) each: one by one, as yours, and in the tree of section 6.
+# **Broadcast at scale.** GPT-3's weights, from one rank to all the others, over a link of 200
+# Gbit/s (InfiniBand HDR) each: one by one, as yours, and in the tree of section 6.
 
 # %%
 from course_lib.simulate import costs, hardware
@@ -839,8 +841,8 @@ for n in (8, 64, 1024):
 # 466 times, 419 times unexpectedly: about every three hours. 78 % of the unexpected ones were
 # hardware, confirmed or suspected (section 3.3.4 of the paper). All ranks wait for the one that
 # failed, so the same question comes up each time: which one is it? They answered it with PyTorch's
-# *flight recorder*, which keeps the latest collectives of every rank with their stack traces. It
-# is what you did above, with more ranks.
+# *flight recorder*, which keeps the latest collectives of every rank with their stack traces. It is
+# what you did above, with more ranks.
 #
 # ## 9. Two claims put to the test
 #
@@ -871,7 +873,7 @@ for numel in (1, 1_000_000):
         print(f"{4 * numel:9,} bytes: works")
     except RankTimeout:
         print(f"{4 * numel:9,} bytes: hangs")
-print("your guesses:", guess_one, guess_million)
+print("your guesses:", guessed(guess_one, guess_million))
 
 # %% [markdown]
 # With gloo, which PyTorch uses between CPUs, the claim is false: four bytes wait as well. Many MPI
@@ -914,7 +916,7 @@ def three_isends():
 
 
 print(run_ranks(three_isends, 2))
-print("your guess:", guess_received)
+print("your guess:", guessed(guess_received))
 
 # %% [markdown]
 # False, and dangerous: no error, three times the last number. `isend` only *begins*. It reads the
@@ -923,8 +925,8 @@ print("your guess:", guess_received)
 # finite-element library deal.II reused a buffer under its sends, and nobody noticed, since the MPI
 # libraries in use happened to copy it (dealii pull request 13206, 2022).
 #
-# And the claim that this notebook began with, that a model must fit in memory by its *weights*?
-# You measured it: they are 4 bytes of 16.
+# And the claim that this lesson began with, that a model must fit in memory by its *weights*? You
+# measured it: they are 4 bytes of 16.
 #
 # ## 10. Reflection, with numbers
 #
@@ -937,18 +939,18 @@ print("your guess:", guess_received)
 # is no room for activations yet.
 # </details>
 #
-# 2. What is the largest model whose 16 bytes a parameter fit on one GPU of 80 GB?
+# 2. What is the largest model whose 16 bytes per parameter fit on one GPU of 80 GB?
 #
 # <details><summary>Answer</summary>
 # 80e9 / 16 = 5 billion parameters.
 # </details>
 #
-# 3. 256 ranks need 400 MB of weights from rank 0, over 25 Gbit/s each. How long does your
-#    broadcast take? How long a tree?
+# 3. 256 ranks need 400 MB of weights from rank 0, over 25 Gbit/s each. How long does your broadcast
+#    take? How long a tree?
 #
 # <details><summary>Answer</summary>
-# 400 MB / 3.125 GB/s = 0.128 s a message. One by one 255 · 0.128 = 33 s; a tree has
-# log2(256) = 8 rounds: 1.0 s.
+# 400 MB / 3.125 GB/s = 0.128 s a message. One by one 255 · 0.128 = 33 s; a tree has log2(256) = 8
+# rounds: 1.0 s.
 # </details>
 #
 # 4. How many messages does your all-gather send on 8 ranks? On 1024? Can another algorithm do with
@@ -966,7 +968,7 @@ print("your guess:", guess_received)
 # 54 · 24 h / 419 = 3.1 h. With a sixteenth of the GPUs 16 times as long: every 49 hours.
 # </details>
 #
-# ## 11. Assignment: `scatter_by_sends`
+# ## 11. Assignment: `scatter_by_sends` (● 10 minutes)
 #
 # The third basic collective. The root has a list of $n$ tensors, one for each rank, and every rank
 # needs its own. Each piece travels once, from the root to its owner; nothing else is sent. The
@@ -998,13 +1000,16 @@ check(scatter_by_sends)
 # ## 12. What to read
 #
 # - Rajbhandari et al. 2020, *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*
-#   (arXiv 1910.02054). Section 3 is the memory wall, taken apart.
-# - The documentation of `torch.distributed`: the calls of this notebook and their conditions.
+#   ([arXiv 1910.02054](https://arxiv.org/abs/1910.02054)). Section 3 is the memory wall, taken
+#   apart.
+# - The documentation of `torch.distributed`: the calls of this lesson and their conditions.
 # - *MPI: A Message-Passing Interface Standard*, chapter on point-to-point communication. Thirty
 #   years of experience with `send` and `recv`; section 3.5 is about what you may rely on.
 # - Coffman, Elphick & Shoshani 1971, *System Deadlocks*. Why a circle of waiting is one.
-# - Llama Team 2024, *The Llama 3 Herd of Models* (arXiv 2407.21783), section 3.3.4: what goes wrong
-#   on 16,384 GPUs, and how one finds out.
+# - Llama Team 2024, *The Llama 3 Herd of Models*
+#   ([arXiv 2407.21783](https://arxiv.org/abs/2407.21783)), section 3.3.4: what goes wrong on 16,384
+#   GPUs, and how one finds out.
 #
-# **Next**: notebook 01 spreads the parameters over servers; notebook 02 makes the collective that
-# all of training rests on, all-reduce, as fast as a link allows.
+# **Next**: [lesson 01](01_parameter_server.ipynb) spreads the parameters over servers;
+# [lesson 02](02_ring_all_reduce.ipynb) makes the collective that all of training rests on,
+# all-reduce, as fast as a link allows.

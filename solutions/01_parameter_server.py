@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 01 · Parameter servers
 #
-# **After this notebook you can**
+# **After this lesson you can**
 #
 # - train one model on many machines with a server that holds its parameters, and get the result of
 #   one machine with the whole batch;
@@ -22,8 +22,8 @@
 # - bound the staleness, and choose the bound;
 # - explain why most training today does without servers, by the bytes on the busiest link.
 #
-# **You need** `send` and `recv` from notebook 00. **It takes** 75 to 90 minutes of your time and
-# under a minute of the machine's.
+# **You need** `send` and `recv` from [lesson 00](00_ranks.ipynb). **It takes** 75 to 90 minutes of
+# your time and under a minute of the machine's.
 
 # %%
 import functools
@@ -35,7 +35,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib import check, run_ranks
+from course_lib import check, guessed, hint, run_ranks
 
 # %% [markdown]
 # What you have passed so far, by your notebooks as they were last saved:
@@ -85,7 +85,7 @@ print(f"the examples: {636e12 / machines / 1e9:.0f} GB for each of {machines} ma
 #
 # The factor is the worker's *share*.
 #
-# ### Exercise 1: `push_and_pull`
+# ### Exercise 1: `push_and_pull` (●● 15 minutes)
 #
 # The server holds `values`. Every worker has its `gradient` and its `share`. One step: all push,
 # the server subtracts `lr` times the gradient of the whole batch, all pull.
@@ -121,7 +121,7 @@ check(push_and_pull)
 # Stuck, here or later? `from course_lib import hint`, then `hint(push_and_pull)` for a nudge, and
 # with `, 3` for almost the answer.
 #
-# ### Exercise 2: `train_synchronously`
+# ### Exercise 2: `train_synchronously` (●●● 25 minutes)
 #
 # Now a whole training, with everything that real models have: workers with different numbers of
 # samples, ranks that start with different parameters (the server's are the ones that count), frozen
@@ -179,7 +179,7 @@ check(train_synchronously)
 #
 # **Predict.** Four workers, a model of $S$ bytes. In one step, how many bytes leave the server? How
 # many leave a worker? And how many would leave each of the four if they did a ring all-reduce
-# (notebook 02) instead?
+# ([lesson 02](02_ring_all_reduce.ipynb)) instead?
 
 # %%
 ### BEGIN SOLUTION
@@ -209,7 +209,7 @@ traffic = {
     "parameter server": run_ranks(one_step_by_server, 5).trace.traffic(),
     "ring of the workers": run_ranks(one_step_by_ring, 5).trace.traffic(),
 }
-print("your guesses, in models:", guess_server, guess_worker, guess_ring)
+print("your guesses, in models:", guessed(guess_server, guess_worker, guess_ring))
 traffic_bars(traffic, per_tensor=4 * NUMEL)
 
 # %% [markdown]
@@ -219,7 +219,7 @@ traffic_bars(traffic, per_tensor=4 * NUMEL)
 #
 # More servers help: with $m$ of them each has $S/m$ of the parameters.
 #
-# ### Exercise 3: `bytes_sent`
+# ### Exercise 3: `bytes_sent` (● 10 minutes)
 #
 # What leaves one server, one worker, one rank of a ring in one step?
 
@@ -260,7 +260,7 @@ for servers in (1, 2, 4, 8, 16, 32):
 # What has to be even are bytes. That is not so easy with whole tensors: a language model's
 # embedding may be larger than everything else.
 #
-# ### Exercise 4: `place_by_bytes`
+# ### Exercise 4: `place_by_bytes` (●● 15 minutes)
 #
 # Give each server its pieces `(tensor, start, stop)`, so that the loads differ by one element at
 # most. All tensors have the same dtype.
@@ -316,7 +316,7 @@ guess_best = 0.2
 # nothing else moves. With one place for each server the arcs between them would be very uneven. So
 # each server has many: *virtual servers*.
 #
-# ### Exercise 5: `ring_owners`
+# ### Exercise 5: `ring_owners` (●● 15 minutes)
 
 
 # %% exercise="ring_owners"
@@ -364,7 +364,7 @@ for points in (1, 16, 256):
         f"ring, {points:3} points each: {moved(four, five):.0%} of keys move, "
         f"the fullest of five has {fullest:.2f} of its share"
     )
-print("your guesses:", guess_moved, guess_best)
+print("your guesses:", guessed(guess_moved, guess_best))
 
 # %% [markdown]
 # **Explain.** The new server has to get a fifth of all keys, less is impossible. Equal ranges shift
@@ -383,7 +383,7 @@ print("your guesses:", guess_moved, guess_best)
 # belongs to values that are no longer there. The **staleness** of a push is the number of steps
 # that the server took between that worker's pull and its push.
 #
-# ### Exercise 6: `asynchronous_server`
+# ### Exercise 6: `asynchronous_server` (●● 15 minutes)
 #
 # Write the server. `dist.recv(buffer)` without a source takes a message of anyone and returns whose
 # it was. A push is answered with the new values, which is that worker's next pull.
@@ -531,7 +531,7 @@ for name, cost in (("all equal", equal), ("worker 0 four times slower", one_slow
     for who, workers in (("worker 0", {0}), ("the others", set(range(1, WORKERS)))):
         counts = Counter(step.staleness for step in steps if step.worker in workers)
         print(f"  {who:10} staleness: pushes  {dict(sorted(counts.items()))}")
-print("your guesses:", guess_typical, guess_slow)
+print("your guesses:", guessed(guess_typical, guess_slow))
 
 # %% [markdown]
 # **Explain.** Between two pushes of a worker every other worker pushes once: staleness $n - 1$. It
@@ -568,7 +568,7 @@ for rate in (2.0, 4.0):
     for name, bound in (("sequential", 0), ("eventual", EVENTUAL)):
         when, gradients, _, _ = reached(bound, equal, rate)
         print(f"{rate}   {name:12} {when:5.0f} {gradients:10}")
-print("your guess:", guess_times)
+print("your guess:", guessed(guess_times))
 
 # %% [markdown]
 # **Explain.** At the lower rate the parameters move little in $n - 1$ steps, and stale gradients
@@ -584,7 +584,7 @@ print("your guess:", guess_times)
 # *slowest* worker by at most $\tau$ tasks. $\tau = 0$ is sequential, $\tau = \infty$ eventual. Ho
 # et al. call it *stale synchronous parallel*.
 #
-# ### Exercise 7: `released`
+# ### Exercise 7: `released` (● 10 minutes)
 #
 # `finished[w]` counts the tasks that worker $w$ has finished. Those in `waiting` ask for their next
 # one. Who may go?
@@ -655,7 +655,7 @@ for bound in (0, 2, 8, 16, EVENTUAL):
     lead = max(start.lead for start in report.starts)
     assert lead <= bound
     print(f"{bound:>5} {when:15.0f} {gradients:10} {idle:6.0%} {stale:8}")
-print("your guess:", guess_bound)
+print("your guess:", guessed(guess_bound))
 
 # %% [markdown]
 # **Explain.** Waiting falls with the bound, and the number of gradients that are needed grows, so
@@ -733,7 +733,7 @@ for moment in ("before the copy", "after the copy"):
     struck = run_ranks(with_replica, 4, moment, observe=False)
     difference = (struck[0] - calm[0]).abs().max().item()
     print(f"{moment}: rank 2 {struck[2]}, rank 3 lost {struck[3]}, difference {difference}")
-print("your guess:", guess_difference)
+print("your guess:", guessed(guess_difference))
 
 # %% [markdown]
 # **Explain.** Exactly none. The replica has taken the same pushes in the same order, so it has the
@@ -847,8 +847,8 @@ for n in (1, 8, 64, 512):
 # %% [markdown]
 # A GPU computes a step in a tenth of a second. With one server and 64 workers, 5 s of sending
 # follow. With as many servers as workers, or a ring, it is 0.1 to 0.2 s for any number. This is why
-# Horovod (2017, notebook 02) replaced servers by a ring, and why notebooks 03 and later know only
-# workers.
+# Horovod (2017, [lesson 02](02_ring_all_reduce.ipynb)) replaced servers by a ring, and why lessons
+# 03 and later know only workers.
 #
 # Where do servers remain? Where a worker needs *few* of the parameters at a time, as in section 1.
 # Then $S$ above is not the model but the part that was used. Recommendation systems with embeddings
@@ -886,7 +886,7 @@ for name, cost in (("all equal", equal), ("one four times slower", one_slow)):
         best[way], rate = min((reached(bound, cost, rate)[0], rate) for rate in (2.0, 4.0))
         print(f"{name:22} {way:11} {best[way]:4.0f} at rate {rate}")
     print(f"{name:22} asynchronous is faster: {best['eventual'] < best['sequential']}")
-print("your guesses:", guess_equal, guess_one_slow)
+print("your guesses:", guessed(guess_equal, guess_one_slow))
 
 # %% [markdown]
 # False. It is always *busier*. Asynchronous training trades waiting for staleness. It wins where
@@ -933,7 +933,7 @@ print("your guesses:", guess_equal, guess_one_slow)
 # A ninth, spread over the other eight.
 # </details>
 #
-# ## 14. Assignment: `significant_changes`
+# ## 14. Assignment: `significant_changes` (●● 15 minutes)
 #
 # Most entries of a gradient are tiny. The **significantly-modified filter** sends an entry only
 # when it has changed by more than a threshold since it was last sent. What is not sent is not
@@ -994,7 +994,7 @@ for threshold in (0.0, 0.001, 0.003):
 # - Dean et al. 2012, *Large Scale Distributed Deep Networks* (NIPS): DistBelief and Downpour SGD.
 # - Niu et al. 2011, *Hogwild!* (arXiv 1106.5730): the same idea without locks, in one machine's
 #   memory, where updates are sparse.
-# - `course_lib/techniques/parameter_server/`: all of this notebook as one system, to be read in the
+# - `course_lib/techniques/parameter_server/`: all of this lesson as one system, to be read in the
 #   order that its first page gives.
 #
-# **Next**: notebook 02 does away with the server: the ring all-reduce.
+# **Next**: [lesson 02](02_ring_all_reduce.ipynb) does away with the server: the ring all-reduce.

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 02 · Ring all-reduce
 #
-# **After this notebook you can**
+# **After this lesson you can**
 #
 # - write all-reduce from `send` and `recv`, in three ways, for any tensor and any number of ranks;
 # - say before a run how many bytes each rank will send, and check it against what it did send;
@@ -22,8 +22,8 @@
 # - average the gradients of a real model while its backward pass is still running, as Horovod does;
 # - read the report of a ring that hangs, and name the line that is wrong.
 #
-# **You need** `send`, `recv` and `isend` from notebook 00. **It takes** 75 to 90 minutes of your
-# time and under a minute of the machine's.
+# **You need** `send`, `recv` and `isend` from [lesson 00](00_ranks.ipynb). **It takes** 75 to 90
+# minutes of your time and under a minute of the machine's.
 
 # %%
 from collections.abc import Callable
@@ -32,7 +32,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from course_lib import check, run_ranks
+from course_lib import check, guessed, hint, run_ranks
 from course_lib.simulate import costs
 
 torch.set_num_threads(1)  # this kernel leaves the cores to the ranks
@@ -49,14 +49,14 @@ status_view()
 # ## 1. The problem, as a number
 #
 # Data parallel training gives every worker the whole model and its own part of the batch. After
-# each backward pass every worker holds a gradient of its own, and all of them need the *sum*.
-# That operation is **all-reduce**.
+# each backward pass every worker holds a gradient of its own, and all of them need the *sum*. That
+# operation is **all-reduce**.
 #
 # VGG-16 has 138,357,544 parameters. In float32 its gradient is 553 MB, every step, on every worker.
 # Suppose each worker has a 25 Gbit/s network card, as in the benchmark that made Horovod known.
 #
-# The obvious plan: one worker collects all gradients, adds them up and sends the sum back.
-# How long does its network card work for one step?
+# The obvious plan: one worker collects all gradients, adds them up and sends the sum back. How long
+# does its network card work for one step?
 
 # %%
 gradient = 4 * 138_357_544  # S, bytes
@@ -80,8 +80,8 @@ for n in (2, 8, 64, 512):
 # ring of ranks that reaches it (*Bandwidth optimal all-reduce algorithms for clusters of
 # workstations*, JPDC 69(2)). In 2017 Andrew Gibiansky and colleagues at Baidu brought the ring to
 # deep learning. In the same year Alexander Sergeev and Mike Del Balso at Uber made it a library
-# that needs a few extra lines in a training script: Horovod (arXiv 1802.05799). You will build all
-# of it here.
+# that needs a few extra lines in a training script: Horovod
+# ([arXiv 1802.05799](https://arxiv.org/abs/1802.05799)). You will build all of it here.
 
 # %% [markdown]
 # ## 2. Everything through rank 0
@@ -101,10 +101,10 @@ run_ranks(sum_of_everyones_number, 4)
 
 # %% [markdown]
 # Every rank ends with 1111. The digits say where a sum comes from: in 1101 the part of rank 1 is
-# missing, 2111 has that of rank 3 twice, 277.75 is a mean. The checks in this notebook use the same
+# missing, 2111 has that of rank 3 twice, 277.75 is a mean. The checks in this lesson use the same
 # trick, so their messages can tell you which rank was left out.
 #
-# ### Exercise 1: `gather_broadcast_all_reduce`
+# ### Exercise 1: `gather_broadcast_all_reduce` (● 10 minutes)
 #
 # Write the obvious plan with `dist.send` and `dist.recv`. Every rank sends its tensor to rank 0.
 # Rank 0 adds them up and sends the sum back to each. Work in place, as `dist.all_reduce` does, and
@@ -134,8 +134,8 @@ def gather_broadcast_all_reduce(tensor: torch.Tensor) -> torch.Tensor:
 check(gather_broadcast_all_reduce)
 
 # %% [markdown]
-# Stuck, here or later? `from course_lib import hint`, then `hint(gather_broadcast_all_reduce)`
-# for a nudge, and with `, 3` for almost the answer.
+# Stuck, here or later? `from course_lib import hint`, then `hint(gather_broadcast_all_reduce)` for
+# a nudge, and with `, 3` for almost the answer.
 #
 # **Predict.** Four ranks all-reduce 1000 float32 values: 4000 bytes. How many bytes does rank 0
 # send? And rank 3? Commit to two numbers before you run the cell after next.
@@ -155,7 +155,7 @@ def sum_1000_values(all_reduce):
 
 through_rank_0 = run_ranks(sum_1000_values, 4, gather_broadcast_all_reduce).trace.traffic()
 print("bytes sent by rank 0, 1, 2, 3:", through_rank_0.sent)
-print("your guesses for rank 0 and 3:", guess_rank_0, guess_rank_3)
+print("your guesses for rank 0 and 3:", guessed(guess_rank_0, guess_rank_3))
 
 # %% [markdown]
 # **Explain.** Rank 0 sends $(n-1)S$ and receives as much; everyone else moves $S$ each way. Double
@@ -293,18 +293,17 @@ explore(ring_steps, ranks=[2, 3, 4, 5])
 
 # %% [markdown]
 # Follow one chunk through the picture. Chunk 2 starts on rank 3, goes to 0, to 1, to 2, and
-# collects one value at each stop: 1000, 1001, 1011, 1111. So rank $r$ ends with chunk $r$, and
-# has sent $\frac{n-1}{n}S$: three chunks of 1000 bytes. The second row of panels is for exercise
-# 3.
+# collects one value at each stop: 1000, 1001, 1011, 1111. So rank $r$ ends with chunk $r$, and has
+# sent $\frac{n-1}{n}S$: three chunks of 1000 bytes. The second row of panels is for exercise 3.
 #
-# ### Exercise 2: `ring_reduce_scatter`
+# ### Exercise 2: `ring_reduce_scatter` (●●● 25 minutes)
 #
 # `tensor` may have any shape; think of it as flat. Its size is a multiple of $n$ here. Leave it as
 # it was, and return chunk $r$ of the sum as a new 1-D tensor.
 #
-# `group` is a part of the ranks (`None` means all), which you will need in later notebooks. Pass
-# it on: `dist.get_rank(group)`, and `group_dst=` / `group_src=` in place of `dst=` / `src=`,
-# which then count the ranks inside the group.
+# `group` is a part of the ranks (`None` means all), which you will need in later notebooks. Pass it
+# on: `dist.get_rank(group)`, and `group_dst=` / `group_src=` instead of `dst=` / `src=`, which then
+# count the ranks inside the group.
 
 
 # %% exercise="ring_reduce_scatter"
@@ -330,11 +329,11 @@ check(ring_reduce_scatter)
 # %% [markdown]
 # ## 4. The ring: all-gather, and the whole
 #
-# ### Exercise 3: `ring_all_gather`
+# ### Exercise 3: `ring_all_gather` (● 10 minutes)
 #
 # Rank $r$ brings one chunk and needs all $n$ of them, in rank order. The same ring: in step $s$
-# rank $r$ sends chunk $r - s$ and receives chunk $r - 1 - s$. Nothing is added now; what arrives
-# is complete and is only put in its place.
+# rank $r$ sends chunk $r - s$ and receives chunk $r - 1 - s$. Nothing is added now; what arrives is
+# complete and is only put in its place.
 
 
 # %% exercise="ring_all_gather"
@@ -357,7 +356,7 @@ def ring_all_gather(chunk: torch.Tensor, group=None) -> torch.Tensor:
 check(ring_all_gather)
 
 # %% [markdown]
-# ### Exercise 4: `ring_all_reduce`
+# ### Exercise 4: `ring_all_reduce` (●● 10 minutes)
 #
 # Put the halves together, in place and for *any* tensor: one element, fewer elements than ranks, a
 # size that $n$ does not divide, integers, bfloat16. Zeros at the end do no harm to a sum, so pad to
@@ -408,12 +407,12 @@ runs = {name: run_ranks(sum_1000_values, 4, way) for name, way in ways.items()}
 for name, run in runs.items():
     print(f"{name:16} values {list(run)}  sent {run.trace.traffic().sent}")
 print(f"{'formula':16} 2 (n-1)/n S = {2 * 3 / 4 * 4000:.0f} bytes by every rank")
-print(f"{'your guess':16} {guess_ring}")
+print(f"{'your guess':16} {guessed(guess_ring)}")
 
 # %% [markdown]
 # The same total, 24,000 bytes, and no longer a rank that carries half of it. One honest remark:
-# your messages were counted one by one as they went out. What `dist.all_reduce` does inside
-# cannot be seen from Python, so the recorder books the ring's bytes for it.
+# your messages were counted one by one as they went out. What `dist.all_reduce` does inside cannot
+# be seen from Python, so the recorder books the ring's bytes for it.
 #
 # ### See it
 #
@@ -456,7 +455,7 @@ def second_call(all_reduce, numel):
 ring_trace = run_ranks(second_call, 4, ring_all_reduce, 2_000_000).trace.within("all-reduce")
 received = [event for event in ring_trace.of(0) if event.op == "recv"]
 print(f"rank 0 received {len(received)} messages of {received[0].nbytes:,} bytes")
-print(f"your guesses: {guess_messages} messages, {guess_additions} additions")
+print("your guesses:", guessed(guess_messages, guess_additions))
 schedule_gantt(ring_trace.timeline(), "your ring, as it ran here", unit="s")
 
 # %% [markdown]
@@ -539,12 +538,12 @@ for size, seconds in zip(sizes, times, strict=True):
     print(f"{size:10,} bytes   {seconds * 1e6:10.1f} µs")
 
 # %% [markdown]
-# ### Exercise 5: `fit_alpha_beta`
+# ### Exercise 5: `fit_alpha_beta` (● 10 minutes)
 #
-# Find the $\alpha$ and $\beta$ that fit such a table best. There is a trap. Ordinary least
-# squares minimises the error in *seconds*, so the one largest message decides everything, and
-# $\alpha$ comes out as noise, even negative. Noise in times is relative: 10 % of 30 µs, 10 % of
-# 10 ms. So minimise the *relative* errors,
+# Find the $\alpha$ and $\beta$ that fit such a table best. There is a trap. Ordinary least squares
+# minimises the error in *seconds*, so the one largest message decides everything, and $\alpha$
+# comes out as noise, even negative. Noise in times is relative: 10 % of 30 µs, 10 % of 10 ms. So
+# minimise the *relative* errors,
 #
 # $$\sum_i \left(\frac{\alpha + \beta S_i - T_i}{T_i}\right)^2$$
 #
@@ -552,8 +551,8 @@ for size, seconds in zip(sizes, times, strict=True):
 # $a_i = 1/T_i$ and $b_i = S_i/T_i$ it reads $\alpha a_i + \beta b_i = 1$, and the best two numbers
 # solve
 #
-# $$\alpha \sum a_i^2 + \beta \sum a_i b_i = \sum a_i \qquad
-# \alpha \sum a_i b_i + \beta \sum b_i^2 = \sum b_i$$
+# $$\alpha \sum a_i^2 + \beta \sum a_i b_i = \sum a_i \qquad \alpha \sum a_i b_i + \beta \sum b_i^2
+# = \sum b_i$$
 
 
 # %% exercise="fit_alpha_beta"
@@ -624,7 +623,7 @@ for size in (4e3, 4e5, 4e6, 1e8):
 # **Explain.** 4 kB: 62 latencies against 10, the tree wins six to one. 100 MB: the ring sends 1.94
 # tensors, the tree ten, the ring wins five to one. In between they cross.
 #
-# ### Exercise 6: `crossover_bytes`
+# ### Exercise 6: `crossover_bytes` (●● 10 minutes)
 #
 # At which size do ring and tree take the same time? Above it the ring is faster. Return 0.0 where
 # the ring never loses. (That happens for $n \le 3$: count the messages.)
@@ -654,9 +653,9 @@ for n in (4, 8, 32, 128, 512):
 # %% [markdown]
 # ### Can one have both?
 #
-# Yes, nearly. **Recursive halving-doubling** (Rabenseifner) sends the same $2\frac{n-1}{n}S$
-# bytes in $2\log_2 n$ messages. In step one you swap *half* of the tensor with a rank far away,
-# then a quarter with a nearer one, and so on. You write it in the assignment at the end.
+# Yes, nearly. **Recursive halving-doubling** (Rabenseifner) sends the same $2\frac{n-1}{n}S$ bytes
+# in $2\log_2 n$ messages. In step one you swap *half* of the tensor with a rank far away, then a
+# quarter with a nearer one, and so on. You write it in the assignment at the end.
 
 # %%
 ALGORITHMS = {
@@ -690,11 +689,11 @@ explore(
 #
 # By this formula halving-doubling never loses at a power of two. Then why does anyone use a ring?
 # Because the formula has one $\beta$ for all pairs of ranks. In a ring, neighbours talk, and the
-# middle of the network is crossed by one message each way. In halving-doubling all $n$ ranks
-# reach across the middle in the same step, with half of the tensor each. (Beginning with the near
-# partners makes those messages small, but there are still $n$ of them.) Patarasuk & Yuan make
-# this point against "butterfly" algorithms. Libraries carry several algorithms and choose by
-# size, ranks and topology; NCCL has rings and trees.
+# middle of the network is crossed by one message each way. In halving-doubling all $n$ ranks reach
+# across the middle in the same step, with half of the tensor each. (Beginning with the near
+# partners makes those messages small, but there are still $n$ of them.) Patarasuk & Yuan make this
+# point against "butterfly" algorithms. Libraries carry several algorithms and choose by size, ranks
+# and topology; NCCL has rings and trees.
 
 # %% [markdown]
 # ## 6. Many small tensors: fusion
@@ -715,11 +714,11 @@ print(f"                                 {in_one * 1e3:.1f} ms packed into one t
 # buffer was 64 MB by default, and it looked for ready tensors every 5 ms, until version 0.21
 # (November 2020); since then 128 MB and 1 ms.
 #
-# ### Exercise 7: `fused_all_reduce`
+# ### Exercise 7: `fused_all_reduce` (●● 15 minutes)
 #
 # Go through the list in order. Pack neighbours of the same dtype while they fit into
-# `buffer_bytes`, all-reduce the buffer with `dist.all_reduce`, copy the parts back. A tensor
-# larger than the buffer goes alone. The ring is proven; from here on you may use PyTorch's.
+# `buffer_bytes`, all-reduce the buffer with `dist.all_reduce`, copy the parts back. A tensor larger
+# than the buffer goes alone. The ring is proven; from here on you may use PyTorch's.
 
 
 # %% exercise="fused_all_reduce"
@@ -761,7 +760,7 @@ check(fused_all_reduce)
 #   ready, and waited for just before the optimizer step.
 # - **Fused buffers**, as above.
 #
-# ### Exercise 8: `average_gradients_by_hooks`
+# ### Exercise 8: `average_gradients_by_hooks` (●● 15 minutes)
 #
 # Write the first two. Called once on every rank before training, the function
 #
@@ -771,10 +770,10 @@ check(fused_all_reduce)
 # 3. returns a function `synchronize()`. Called after backward, it waits for all of these, leaves
 #    the **average** in every `.grad`, and is ready for the next step.
 #
-# `parameter.register_post_accumulate_grad_hook(hook)` calls `hook(parameter)` when the gradient
-# is complete. It passes the *parameter*; the gradient is `parameter.grad`. (At least one
-# published training library took the argument for the gradient: its weights were averaged, its
-# gradients not.)
+# `parameter.register_post_accumulate_grad_hook(hook)` calls `hook(parameter)` when the gradient is
+# complete. It passes the *parameter*; the gradient is `parameter.grad`. (At least one published
+# training library took the argument for the gradient: its weights were averaged, its gradients
+# not.)
 
 
 # %% exercise="average_gradients_by_hooks"
@@ -876,7 +875,7 @@ for step in (0, 3, 7, 11):
     print(f"{step + 1:4}   {alone[step]:11.3f}   {together[step]:10.3f}   {apart[step]:10.3f}")
 largest = max(abs(a - b) for a, b in zip(alone, together, strict=True))
 print("four ranks are within 1e-5 of one process:", largest < 1e-5)
-print("your guess:", guess_apart)
+print("your guess:", guessed(guess_apart))
 
 # %% [markdown]
 # The same curve, to five digits and more. It is not exactly the same, because sums are added in
@@ -927,12 +926,12 @@ report("DDP", *on_four_ranks(with_ddp))
 
 # %% [markdown]
 # **Explain.** Three ways to the same loss. 408 kB / 128 kB is 3.2, so four buffers at least; it
-# takes five, because a tensor is not cut. (The library's buffers also carry one number a
-# parameter: how many ranks had a gradient for it.) DDP took a single bucket, since its buckets
-# hold 25 MiB, the first 1 MiB, and the model is smaller than either. One bucket is the fewest
-# messages, and no overlap at all: it can only leave when the last gradient is ready. Real models
-# have hundreds of megabytes, and there the size of the buffers is a trade between the two.
-# Notebook 03 measures it.
+# takes five, because a tensor is not cut. (The library's buffers also carry one number a parameter:
+# how many ranks had a gradient for it.) DDP took a single bucket, since its buckets hold 25 MiB,
+# the first 1 MiB, and the model is smaller than either. One bucket is the fewest messages, and no
+# overlap at all: it can only leave when the last gradient is ready. Real models have hundreds of
+# megabytes, and there the size of the buffers is a trade between the two.
+# [Lesson 03](03_data_parallel.ipynb) measures it.
 
 # %% [markdown]
 # ## 8. At scale
@@ -957,20 +956,19 @@ for name, parameters in (("ResNet-101", 44_549_160), ("VGG-16", 138_357_544)):
     print(f"  {name:10}  {4 * parameters / 1e6:4.0f} MB   {seconds:.2f} s")
 
 # %% [markdown]
-# VGG-16 has three times the bytes to move, most of them in one fully connected layer. What can
-# hide behind backward was hidden; the rest shows. (Four GPUs shared one network card there. A ring
-# that visits the GPUs machine by machine crosses each card only once each way.)
+# VGG-16 has three times the bytes to move, most of them in one fully connected layer. What can hide
+# behind backward was hidden; the rest shows. (Four GPUs shared one network card there. A ring that
+# visits the GPUs machine by machine crosses each card only once each way.)
 #
 # **Halving-doubling at Facebook.** Goyal et al. 2017 (*Accurate, Large Minibatch SGD*, section 4)
 # trained ResNet-50 in an hour on 256 GPUs. Their all-reduce between machines was halving-doubling:
 # $2\log_2 p$ steps against $2(p-1)$ for the same bytes. They report it much better up to a million
 # elements, and three times as fast as their ring on 32 servers.
 #
-# **Reading a benchmark.** `nccl-tests` prints two bandwidths. `algbw` is $S/t$. `busbw`
-# multiplies it by $2\frac{n-1}{n}$ for all-reduce, by $\frac{n-1}{n}$ for reduce-scatter and
-# all-gather: the bytes that a link had to carry. Only `busbw` can be held against the data sheet,
-# and only it stays the same when $n$ grows. Other tools print $2S/t$ as "throughput". Look before
-# you compare.
+# **Reading a benchmark.** `nccl-tests` prints two bandwidths. `algbw` is $S/t$. `busbw` multiplies
+# it by $2\frac{n-1}{n}$ for all-reduce, by $\frac{n-1}{n}$ for reduce-scatter and all-gather: the
+# bytes that a link had to carry. Only `busbw` can be held against the data sheet, and only it stays
+# the same when $n$ grows. Other tools print $2S/t$ as "throughput". Look before you compare.
 #
 # Suppose `all_reduce_perf` shows 7.0 ms for 1 GB on 8 GPUs:
 
@@ -983,9 +981,9 @@ print(f"busbw {costs.bus_bandwidth('all_reduce', n, size, seconds) / 1e9:.0f} GB
 # ### From 8 to 1024 GPUs
 #
 # 1024 ranks do not fit on this machine. Your recording and the formula do the rest, if they agree
-# where both exist. The cluster is made of DGX A100s: eight GPUs on NVLink in a node (3.4 µs,
-# 300 GB/s each way), and between nodes InfiniBand (14 µs, 25 GB/s each way, an adapter for every
-# GPU). Ranks fill node after node.
+# where both exist. The cluster is made of DGX A100s: eight GPUs on NVLink in a node (3.4 µs, 300
+# GB/s each way), and between nodes InfiniBand (14 µs, 25 GB/s each way, an adapter for every GPU).
+# Ranks fill node after node.
 #
 # The formulas need one more thought: which messages leave a node? In a ring some do in every step,
 # and all wait for those. So the network sets the pace, however fast the other links are. In a tree
@@ -1066,13 +1064,13 @@ for n in (8, 16, 32, 64, 128, 256, 512, 1024):
     ring = equal_at(ring_seconds, tree_seconds, n // 8, 8)
     rings = equal_at(hierarchical_seconds, tree_seconds, n // 8, 8)
     print(f"{n:4}  {alone / 1e6:13.2f} MB  {ring / 1e6:16.2f} MB  {rings / 1e6:22.2f} MB")
-print("your guess:", guess_megabytes, "MB")
+print("your guess:", guessed(guess_megabytes), "MB")
 
 # %% [markdown]
 # **Explain.** The first column is your own `crossover_bytes`. Each doubling of $n$ raises it by a
-# factor of about 1.8: the ring takes $2(n-1)$ steps, the tree $2\log_2 n$. Nodes help the tree:
-# its lower levels are nearly free. On two nodes it sends the tensor over the network once each way.
-# The ring sends 15/16 of that, so it has little to win its 30 latencies back with: 14.86 MB.
+# factor of about 1.8: the ring takes $2(n-1)$ steps, the tree $2\log_2 n$. Nodes help the tree: its
+# lower levels are nearly free. On two nodes it sends the tensor over the network once each way. The
+# ring sends 15/16 of that, so it has little to win its 30 latencies back with: 14.86 MB.
 #
 # The last column is a ring that knows of nodes: reduce-scatter inside each node, all-reduce of the
 # eighths across nodes, all-gather inside. On 1024 GPUs it takes 254 steps on the network, where the
@@ -1174,7 +1172,8 @@ serial = values_of(0) + values_of(1) + values_of(2) + values_of(3)
 exact = sum(values_of(rank).double() for rank in range(4))
 
 different = int((sums[0] != serial).sum())
-print(f"{different} of 1003 sums differ from the serial sum; your guess: {guess_different}")
+print(f"{different} of 1003 sums differ from the serial sum")
+print("your guess:", guessed(guess_different))
 print("largest relative error of the ring:  ", f"{((sums[0] - exact) / exact).abs().max():.1e}")
 print("largest relative error of the serial:", f"{((serial - exact) / exact).abs().max():.1e}")
 print("all ranks have the same bits:", all(torch.equal(sums[0], other) for other in sums))
@@ -1223,7 +1222,7 @@ print("all ranks have the same bits:", all(torch.equal(sums[0], other) for other
 # from 51 + 353 ms to 51 + 177 ms.
 # </details>
 #
-# ## 11. Assignment: `halving_doubling_all_reduce`
+# ## 11. Assignment: `halving_doubling_all_reduce` (●●● 25 minutes)
 #
 # $n$ is a power of two. Pad as in the ring, so that the tensor has $n$ equal chunks. Call the $d$
 # neighbouring chunks that begin at `rank // d * d` the *block* of a rank at distance $d$.
@@ -1276,13 +1275,15 @@ check(halving_doubling_all_reduce)
 # - Gibiansky 2017, *Bringing HPC Techniques to Deep Learning*: the article that brought the ring to
 #   deep learning, with pictures of every step.
 # - Sergeev & Del Balso 2018, *Horovod: fast and easy distributed deep learning in TensorFlow*
-#   (arXiv 1802.05799). You have written most of what it describes.
+#   ([arXiv 1802.05799](https://arxiv.org/abs/1802.05799)). You have written most of what it
+#   describes.
 # - Thakur, Rabenseifner & Gropp 2005, *Optimization of Collective Communication Operations in
 #   MPICH*: how a real library chooses, and where the formulas in `course_lib.simulate.costs` are
 #   from.
-# - Goyal et al. 2017, *Accurate, Large Minibatch SGD* (arXiv 1706.02677): section 4.
+# - Goyal et al. 2017, *Accurate, Large Minibatch SGD*
+#   ([arXiv 1706.02677](https://arxiv.org/abs/1706.02677)): section 4.
 # - `course_lib/techniques/collectives/`: the same algorithms as you wrote, tuned to be as fast as
 #   gloo's own.
 #
-# **Next**: notebook 03 makes the hooks into full data parallel training: buckets, overlap, and what
-# PyTorch's DistributedDataParallel does with both.
+# **Next**: [lesson 03](03_data_parallel.ipynb) makes the hooks into full data parallel training:
+# buckets, overlap, and what PyTorch's DistributedDataParallel does with both.

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 03 · Data parallelism
 #
-# **After this notebook you can**
+# **After this lesson you can**
 #
 # - train one model on several ranks so that the result is that of one process with the whole batch,
 #   with uneven shares too, and name the factor when it is not;
@@ -22,8 +22,8 @@
 # - predict the scaling efficiency of a model on a network before you rent either;
 # - say what must change in the training itself when the batch becomes large.
 #
-# **You need** all-reduce and hooks from notebook 02. **It takes** 75 to 90 minutes of your time and
-# under a minute of the machine's.
+# **You need** all-reduce and hooks from [lesson 02](02_ring_all_reduce.ipynb). **It takes** 75 to
+# 90 minutes of your time and under a minute of the machine's.
 
 # %%
 import time
@@ -33,7 +33,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib import check, run_ranks
+from course_lib import check, guessed, hint, run_ranks
 from course_lib.simulate import LINKS, costs, dgx_a100, replay
 
 torch.set_num_threads(1)  # this kernel leaves the cores to the ranks
@@ -60,16 +60,17 @@ print(f"one GPU:  {alone / 86400:.1f} days")
 print(f"256 GPUs: {alone / 256 / 60:.0f} minutes, if nothing is lost")
 
 # %% [markdown]
-# In 2017 Goyal et al. needed one hour on 256 P100s (*Accurate, Large Minibatch SGD*, arXiv
-# 1706.02677). The idea is the simplest in this course: **a copy of the model on every GPU, and to
-# each its part of the batch**. Whether that gives the same model, and what is lost, depends on
-# details. This notebook is about the details.
+# In 2017 Goyal et al. needed one hour on 256 P100s (*Accurate, Large Minibatch SGD*,
+# [arXiv 1706.02677](https://arxiv.org/abs/1706.02677)). The idea is the simplest in this course:
+# **a copy of the model on every GPU, and to each its part of the batch**. Whether that gives the
+# same model, and what is lost, depends on details. This notebook is about the details.
 #
-# **Who solved it, and when.** Synchronous data parallelism is old; Chen et al. 2016 (arXiv
-# 1604.00981) showed that it beats asynchronous training at scale. Goyal et al. found the learning
-# rate that large batches need. Sergeev & Del Balso made it a library, Horovod (2018). PyTorch's
-# `DistributedDataParallel`, DDP, is described in Li et al., VLDB 2020 (arXiv 2006.15704). (219
-# images a second: tensorflow.org's benchmarks of May 2017, batches of 64, synthetic data.)
+# **Who solved it, and when.** Synchronous data parallelism is old; Chen et al. 2016
+# ([arXiv 1604.00981](https://arxiv.org/abs/1604.00981)) showed that it beats asynchronous training
+# at scale. Goyal et al. found the learning rate that large batches need. Sergeev & Del Balso made
+# it a library, Horovod (2018). PyTorch's `DistributedDataParallel`, DDP, is described in Li et al.,
+# VLDB 2020 ([arXiv 2006.15704](https://arxiv.org/abs/2006.15704)). (219 images a second:
+# tensorflow.org's benchmarks of May 2017, batches of 64, synthetic data.)
 
 # %% [markdown]
 # ## 2. An equal start
@@ -110,14 +111,14 @@ first, second = run_ranks(train_from_unequal_starts, 2)
 for step in (0, 1, 10, 100):
     apart = (first[step] - second[step]).norm() / (first[0] - second[0]).norm()
     print(f"after {step:3} steps: {apart:.1%} apart")
-print(f"your guess: {guess_distance} %")
+print(f"your guess: {guessed(guess_distance)} %")
 
 # %% [markdown]
 # **Explain.** Both take exactly the same steps, so the distance cannot change. Nothing pulls the
 # replicas together. The gradients that are averaged belong to two different models, for ever, and
 # no error tells you.
 #
-# ### Exercise 1: `start_equal`
+# ### Exercise 1: `start_equal` (● 5 minutes)
 #
 # Give every rank what rank 0 has. A model holds more than the weights that are trained: frozen
 # parameters, and *buffers*, such as the running averages of batch normalisation. Each shared weight
@@ -179,7 +180,7 @@ def what_people_compute():
 
 for name, value in run_ranks(what_people_compute, 2)[0].items():
     print(f"{name:26} {value:5.2f}   {value / 3:.3g} times the mean over all rows")
-print("your guess for the average of the means:", guess_mean)
+print("your guess for the average of the means:", guessed(guess_mean))
 
 # %% [markdown]
 # **Explain.** Only the last one is the gradient of the big batch. A loss with `reduction="sum"` is
@@ -191,7 +192,7 @@ print("your guess for the average of the means:", guess_mean)
 # The last batch of an epoch is uneven in most data sets. In language models, batches have different
 # numbers of *tokens*, which is the same problem every step.
 #
-# ### Exercise 2: `big_batch_gradient`
+# ### Exercise 2: `big_batch_gradient` (●● 10 minutes)
 #
 # Each rank has some rows, perhaps none. Leave in every `.grad` the gradient of the mean loss over
 # *all* rows, and return that loss. `loss(outputs, targets)` is a mean over rows. Send every
@@ -279,8 +280,8 @@ def apart_from_one_process(gradient):
 
 
 right, wrong = map(apart_from_one_process, (big_batch_gradient, mean_of_means))
-print("yours, within 1e-10 of one process:", right < 1e-10, "  your guess:", guess_right)
-print("mean of means, within 1e-4:", wrong < 1e-4, "  your guess:", guess_mean_of_means)
+print("yours, within 1e-10 of one process:", right < 1e-10, "  your guess:", guessed(guess_right))
+print("mean of means, within 1e-4:", wrong < 1e-4, "  your guess:", guessed(guess_mean_of_means))
 
 # %% [markdown]
 # Not exactly 0: the sum is taken in another order. Everything else is the same, to ten digits. This
@@ -315,13 +316,13 @@ guess_accuracy = 67
 is_right = [0, 1, 1, 1, 1]
 accuracies = [sum(is_right[i] for i in part) / len(part) for part in parts]
 print(f"mean of the ranks' accuracies: {100 * sum(accuracies) / 2:.0f} %, true: 80 %")
-print(f"your guess: {guess_accuracy} %")
+print(f"your guess: {guessed(guess_accuracy)} %")
 
 # %% [markdown]
 # The second trap is the order. The sampler shuffles by a seed *and the epoch*, and does not know
 # when a new epoch begins: without `sampler.set_epoch(epoch)` every epoch has the same order.
 #
-# ### Exercise 3: `shard_indices`
+# ### Exercise 3: `shard_indices` (●● 10 minutes)
 #
 # Return the samples of one rank in one epoch. All ranks must cut up the *same* order without a
 # message; each sample is read once; parts differ by one sample at most. Leave torch's global random
@@ -363,7 +364,7 @@ for name, parameter in model.named_parameters():
 model.loss(*next(batches(1, 4))).backward()
 print("first:", *order[:4], sep="\n  ")
 print("last:", *order[-3:], sep="\n  ")
-print("your guesses:", guess_first, "and", guess_last)
+print("your guesses:", guessed(guess_first, guess_last))
 
 # %% [markdown]
 # Backward goes from the loss to the input. So the head's gradients can travel while the blocks
@@ -376,7 +377,7 @@ print("your guesses:", guess_first, "and", guess_last)
 # when it is complete and all before it have left; what never completes goes in `synchronize`, with
 # zeros for what is missing.
 #
-# ### Exercise 4: `average_in_buckets`
+# ### Exercise 4: `average_in_buckets` (●●● 30 minutes)
 #
 # Called once on every rank, on a model that is equal already, the function
 #
@@ -542,7 +543,7 @@ for machines in (8, 64):
     for link in ("10 GbE", "25 GbE", "100 GbE"):
         steps = [on_a_cluster(runs[k], machines, link).makespan * 1e3 for k in sizes]
         print(f"{machines:3} x {link:7}" + "".join(f"{step:12.1f}" for step in steps))
-print("your guesses:", guess_8, "and", guess_64)
+print("your guesses:", guessed(guess_8, guess_64))
 
 # %% [markdown]
 # **Explain.** Small buckets leave early and make the unhidden last one small; each costs $2(n-1)$
@@ -595,13 +596,14 @@ guess_before = 1.5
 
 # %%
 own = torch.tensor([1.0, 10.0])
-print("clipped after the average:", own.mean().clamp(max=2).item(), " guess:", guess_after)
-print("each rank clips its own:  ", own.clamp(max=2).mean().item(), " guess:", guess_before)
+print("clipped after the average:", own.mean().clamp(max=2).item())
+print("each rank clips its own:  ", own.clamp(max=2).mean().item())
+print("your guesses:", guessed(guess_after, guess_before))
 
 # %% [markdown]
 # Clipping before the average also turns the step: the rank with the large gradient loses its say.
 #
-# ### Exercise 5: `accumulate`
+# ### Exercise 5: `accumulate` (●● 10 minutes)
 #
 # `ddp` is a `DistributedDataParallel`, `microbatches` a list of `(inputs, targets)` of equal size.
 # Leave the clipped gradient of the mean loss over everything in `.grad`. Return the norm that it
@@ -627,7 +629,6 @@ check(accumulate)
 # %% [markdown]
 # The check used a stand-in for DDP, which keeps the same promises and loads faster. Here is the
 # original, with three microbatches, and what a rank all-reduces in one step.
-
 
 # %%
 from torch.nn.parallel import DistributedDataParallel
@@ -765,7 +766,7 @@ explore(
 # its own rows, so a step computes as long as before; what is lost is the part of the communication
 # that sticks out.
 #
-# ### Exercise 6: `scaling_efficiency`
+# ### Exercise 6: `scaling_efficiency` (● 5 minutes)
 #
 # A step computes for `forward + backward`. Bucket $i$ is complete at `ready[i]`, counted from the
 # beginning of backward, and its all-reduce takes `seconds(sizes[i])`. The network carries one
@@ -836,7 +837,7 @@ for name, network in networks.items():
         known = published[name].get(gpus)
         row += f"{fast:4.0f} /{slow:3.0f} {f'({known})' if known else '':4}"
     print(row)
-print("your guesses for 512:", guess_vgg, "and", guess_resnet)
+print("your guesses for 512:", guessed(guess_vgg, guess_resnet))
 
 # %% [markdown]
 # **Explain.** What Horovod's authors measured on 512 Pascal GPUs with 25 Gbit/s RoCE, 90 / 90 / 68
@@ -877,7 +878,7 @@ for name, network in networks.items():
 # weights" is false at the start, where weights change quickly. So they **warm up**: from the known
 # rate to the large one, by equal amounts, over five epochs.
 #
-# ### Exercise 7: `learning_rate`
+# ### Exercise 7: `learning_rate` (● 5 minutes)
 #
 # `base_rate` is right for `base_batch`. Return the rate of step 0, 1, 2, ... for `batch`: a
 # straight line from `base_rate` at step 0 to the full rate at step `warmup_steps`, constant after
@@ -963,7 +964,7 @@ for workers in (1, 4, 8, 16, 32):
     unchanged = loss_after_training(batch, lambda step: BASE)
     scaled = loss_after_training(batch, rule)
     print(f"{workers:7} {batch:7} {10 * an_epoch:7} {unchanged:>16} {scaled:>19}")
-print("your guesses for 8 workers:", guess_unchanged, "and", guess_scaled)
+print("your guesses for 8 workers:", guessed(guess_unchanged, guess_scaled))
 
 # %% [markdown]
 # False, twice. With the rate unchanged, eight workers do an eighth of the steps and get an eighth
@@ -1002,7 +1003,7 @@ for name in ("1 GbE", "10 GbE", "25 GbE", "100 GbE", "InfiniBand NDR"):
     for n in (2, 8, 64, 256):
         row += f"{n * computing / on_a_cluster(runs[2], n, links[name]).makespan:10.1f}"
     print(row)
-print("your guesses for 64:", guess_10, "and", guess_100)
+print("your guesses for 64:", guessed(guess_10, guess_100))
 
 # %% [markdown]
 # N times the speed is a limit that the network decides about. Two GPUs on 1 Gbit/s are *slower*
@@ -1051,13 +1052,14 @@ print("your guesses for 64:", guess_10, "and", guess_100)
 # 768 images: 0.3. An epoch has 1,281,167 / 768 = 1668 steps, so 8341.
 # </details>
 #
-# 6. What does data parallelism do about the 16 bytes a parameter that training takes (notebook 00)?
+# 6. What does data parallelism do about the 16 bytes per parameter that training takes
+#    ([lesson 00](00_ranks.ipynb))?
 #
 # <details><summary>Answer</summary>
-# Nothing: every rank holds all of them. Notebook 06 changes that.
+# Nothing: every rank holds all of them. [Lesson 06](06_zero.ipynb) changes that.
 # </details>
 #
-# ## 13. Assignment: `buckets_by_ready_time`
+# ## 13. Assignment: `buckets_by_ready_time` (●● 20 minutes)
 #
 # The last parameter first is a guess. A model may register its layers in another order than it uses
 # them. DDP therefore watches the first backward pass and then fills its buckets anew. Here is a
@@ -1161,15 +1163,18 @@ overlap(
 # %% [markdown]
 # ## 14. What to read
 #
-# - Li et al. 2020, *PyTorch Distributed: Experiences on Accelerating Data Parallel Training* (arXiv
-#   2006.15704): buckets, overlap, unused parameters, with measurements of each.
-# - Goyal et al. 2017, *Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour* (arXiv
-#   1706.02677): section 2 on the rate, section 3 on how to get the loss right.
-# - Sergeev & Del Balso 2018, *Horovod* (arXiv 1802.05799).
+# - Li et al. 2020, *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*
+#   ([arXiv 2006.15704](https://arxiv.org/abs/2006.15704)): buckets, overlap, unused parameters,
+#   with measurements of each.
+# - Goyal et al. 2017, *Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour*
+#   ([arXiv 1706.02677](https://arxiv.org/abs/1706.02677)): section 2 on the rate, section 3 on how
+#   to get the loss right.
+# - Sergeev & Del Balso 2018, *Horovod* ([arXiv 1802.05799](https://arxiv.org/abs/1802.05799)).
 # - Shallue et al. 2019, *Measuring the Effects of Data Parallelism on Neural Network Training*
-#   (arXiv 1811.03600): how far batches can grow, for many models.
+#   ([arXiv 1811.03600](https://arxiv.org/abs/1811.03600)): how far batches can grow, for many
+#   models.
 # - `course_lib/techniques/data_parallel`: what you wrote, with `no_sync`, parameters that are used
 #   on some ranks only, and gradients that live in their buckets; `uneven_inputs.py` for ranks that
 #   run out of samples at different times, `clipping.py` and `sampler.py`.
 #
-# **Next**: notebook 04 cuts the layers themselves.
+# **Next**: [lesson 04](04_tensor_parallel.ipynb) cuts the layers themselves.

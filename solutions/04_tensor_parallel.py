@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 04 · Tensor parallelism
 #
-# **After this notebook you can**
+# **After this lesson you can**
 #
 # - split a linear layer by columns or by rows, and say which of the two sends what, and when;
 # - write f and g, the two operators that carry gradients between ranks, and build an MLP,
@@ -22,7 +22,7 @@
 # - explain why tensor parallelism stays inside one machine;
 # - keep 1/t of the activations between the layers at the same traffic (sequence parallelism).
 #
-# **You need** `all_reduce` from notebooks 00 and 02. **It takes** 75 to 90 minutes of your time and
+# **You need** `all_reduce` from lessons 00 and 02. **It takes** 75 to 90 minutes of your time and
 # under a minute of the machine's.
 
 # %%
@@ -34,7 +34,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from course_lib import check, run_ranks
+from course_lib import check, guessed, hint, run_ranks
 
 # %% [markdown]
 # What you have passed so far, by your notebooks as they were last saved:
@@ -47,7 +47,8 @@ status_view()
 # %% [markdown]
 # ## 1. The problem, as a number
 #
-# Data parallelism (notebook 03) gives every GPU the whole model. How large is *one layer* of GPT-3?
+# Data parallelism ([lesson 03](03_data_parallel.ipynb)) gives every GPU the whole model. How large
+# is *one layer* of GPT-3?
 
 # %%
 hidden, layers = 12288, 96
@@ -63,18 +64,18 @@ print(f"all {layers} layers: {16 * matrices * layers / 1e12:.1f} TB, on GPUs wit
 #
 # **Who solved it, and when.** AlexNet was cut over two GPUs in 2012, by hand. Mesh-TensorFlow
 # (Shazeer et al. 2018) let any dimension of any tensor be cut. Megatron-LM (Shoeybi et al. 2019,
-# arXiv 1909.08053) found the cut of a Transformer that needs two all-reduces forward and two
-# backward, in a few lines of PyTorch: a model of 8.3 billion parameters, 8 GPUs a copy, on 512
-# V100. Sequence parallelism (Korthikanti et al. 2022, arXiv 2205.05198) came on top. You will build
-# both.
+# [arXiv 1909.08053](https://arxiv.org/abs/1909.08053)) found the cut of a Transformer that needs
+# two all-reduces forward and two backward, in a few lines of PyTorch: a model of 8.3 billion
+# parameters, 8 GPUs a copy, on 512 V100. Sequence parallelism (Korthikanti et al. 2022,
+# [arXiv 2205.05198](https://arxiv.org/abs/2205.05198)) came on top. You will build both.
 
 # %% [markdown]
 # ## 2. Columns or rows
 #
 # A linear layer is $y = xA + b$. There are two ways to cut $A$ in two:
 #
-# $$x\,[A_1\;A_2] = [xA_1\;\;xA_2] \qquad\qquad
-# [x_1\;x_2]\begin{bmatrix}A_1\\A_2\end{bmatrix} = x_1A_1 + x_2A_2$$
+# $$x\,[A_1\;A_2] = [xA_1\;\;xA_2] \qquad\qquad [x_1\;x_2]\begin{bmatrix}A_1\\A_2\end{bmatrix} =
+# x_1A_1 + x_2A_2$$
 #
 # **By columns**, each rank reads all of $x$ and has a *part* of $y$. **By rows**, each rank reads a
 # part of $x$ and has a *summand* of $y$.
@@ -91,13 +92,13 @@ guess_shape = (4096, 512)
 query_matrix = torch.empty(4096, 4096, device="meta")  # a shape without memory
 part = query_matrix.chunk(8, dim=1)[0]
 print(f"each of 8 ranks: {tuple(part.shape)}, {part.numel() / query_matrix.numel():.1%} of it")
-print("your guess:", guess_shape)
+print("your guess:", guessed(guess_shape))
 
 # %% [markdown]
 # One trap before you write it: torch keeps $A$ transposed. `nn.Linear(K, N).weight` has shape (N,
 # K), and a *column* of $A$ is a *row* of `weight`.
 #
-# ### Exercise 1: `column_linear`
+# ### Exercise 1: `column_linear` (● 10 minutes)
 #
 # Every rank gets the whole `x`, `weight` and `bias`. Return this rank's columns of the output,
 # without computing the others, and without sending anything.
@@ -119,7 +120,7 @@ check(column_linear)
 # Stuck, here or later? `from course_lib import hint`, then `hint(column_linear)` for a nudge, and
 # with `, 3` for almost the answer.
 #
-# ### Exercise 2: `row_linear`
+# ### Exercise 2: `row_linear` (● 10 minutes)
 #
 # Now `x_part` holds this rank's columns of `x` only. Return the whole output on every rank. (No
 # gradients yet: that is section 3.) Mind the bias.
@@ -165,7 +166,7 @@ def plain_all_reduce():
 
 for rank, (value, gradient) in enumerate(run_ranks(plain_all_reduce, 2, observe=False)):
     print(f"rank {rank}: q = {value}, and the gradient of p is {gradient}, not 3")
-print("your guess:", guess_gradients)
+print("your guess:", guessed(guess_gradients))
 
 # %% [markdown]
 # **Explain.** The value is right on both ranks. But `dist.all_reduce` is not part of autograd's
@@ -187,7 +188,7 @@ print("your guess:", guess_gradients)
 # only its part of the gradient, and they are added up. g stands where the ranks' summands become
 # one tensor again: the gradient of a sum *is* the gradient of each summand.
 #
-# ### Exercise 3: `megatron_f`
+# ### Exercise 3: `megatron_f` (●● 10 minutes)
 #
 # A `torch.autograd.Function` has its own forward and backward. Here is one to copy from; it doubles
 # the gradient.
@@ -237,7 +238,7 @@ def megatron_f(x):
 check(megatron_f)
 
 # %% [markdown]
-# ### Exercise 4: `megatron_g`
+# ### Exercise 4: `megatron_g` (● 5 minutes)
 
 
 # %% exercise="megatron_g"
@@ -281,7 +282,7 @@ guess_columns_rows = 1
 a, b = torch.tensor([0.5, -2.0]), torch.tensor([1.5, 1.0])  # two summands
 print("GeLU of the sum: ", F.gelu(a + b).tolist())
 print("sum of the GeLUs:", (F.gelu(a) + F.gelu(b)).tolist())
-print("your guesses:", guess_rows_rows, "and", guess_columns_rows)
+print("your guesses:", guessed(guess_rows_rows, guess_columns_rows))
 
 # %% [markdown]
 # **Explain.** GeLU needs the finished sum, so a row split has to be added up before it: two
@@ -292,7 +293,7 @@ print("your guesses:", guess_rows_rows, "and", guess_columns_rows)
 # $$x \;\xrightarrow{\;f\;}\; h_i = \mathrm{GeLU}(xA_i) \;\longrightarrow\; h_iB_i
 # \;\xrightarrow{\;g\;}\; y$$
 #
-# ### Exercise 5: `parallel_mlp`
+# ### Exercise 5: `parallel_mlp` (●● 10 minutes)
 #
 # From now on every rank is given *its own part* of the weights. Use your `megatron_f` and
 # `megatron_g`.
@@ -319,9 +320,9 @@ check(parallel_mlp)
 # A layer of a Transformer is attention and then an MLP. Section 6 will show that attention also
 # takes one f and one g. So there are four all-reduces, each of an activation with $b \cdot s \cdot
 # h$ elements (batch, sequence, hidden). In a ring, an all-reduce of $N$ bytes makes each rank send
-# $2\frac{t-1}{t}N$ (notebook 02).
+# $2\frac{t-1}{t}N$ ([lesson 02](02_ring_all_reduce.ipynb)).
 #
-# ### Exercise 6: `layer_traffic`
+# ### Exercise 6: `layer_traffic` (● 5 minutes)
 
 
 # %% exercise="layer_traffic"
@@ -335,7 +336,6 @@ def layer_traffic(b, s, h, t, element_size):
 
 # %% check="layer_traffic"
 check(layer_traffic)
-
 
 # %% [markdown]
 # Formula against measurement: your MLP on real ranks is half a layer.
@@ -371,7 +371,7 @@ print(f"{96 * gpt3 / 1e9:.0f} GB in all")
 # The columns of the query, key and value matrices are ordered by head, so a rank's columns *are*
 # its heads, and the rows of the output matrix that belong to them follow.
 #
-# ### Exercise 7: `parallel_attention`
+# ### Exercise 7: `parallel_attention` (●● 15 minutes)
 #
 # One f, one g. Heads cannot be cut, so raise a `ValueError` with both numbers where $t$ does not
 # divide the heads, before anything is sent: better a sentence now than a hang later.
@@ -412,7 +412,7 @@ check(parallel_attention)
 # The embedding has $V$ rows, for a vocabulary of 50,000 to 250,000 symbols. Rank $r$ keeps rows $r
 # V/t$ to $(r+1)V/t - 1$. Every token's row is on exactly one rank.
 #
-# ### Exercise 8: `vocab_embedding`
+# ### Exercise 8: `vocab_embedding` (●● 10 minutes)
 
 
 # %% exercise="vocab_embedding"
@@ -444,7 +444,7 @@ guess_logits_mb = 360
 logits_mb = 2048 * 50257 * 4 * 7 / 8 / 1e6
 numbers_mb = 2 * 7 / 8 * 3 * 2048 * 4 / 1e6
 print(f"all logits: {logits_mb:.0f} MB; three numbers a token: {numbers_mb:.3f} MB")
-print("your guess:", guess_logits_mb)
+print("your guess:", guessed(guess_logits_mb))
 
 # %% [markdown]
 # Three numbers a token are enough. With $z$ the logits of one token and $y$ its target,
@@ -454,7 +454,7 @@ print("your guess:", guess_logits_mb)
 # and both terms are sums to which each rank contributes what it has. Subtract the largest logit
 # (over all ranks) from every $z$ first: $e^{z}$ overflows for $z > 88$ in float32.
 #
-# ### Exercise 9: `vocab_cross_entropy`
+# ### Exercise 9: `vocab_cross_entropy` (●●● 20 minutes)
 #
 # `dist.all_reduce(largest, dist.ReduceOp.MAX)` finds the largest. The loss does not depend on it,
 # so it needs no gradient. For the two sums use `megatron_g`: then autograd does the rest.
@@ -604,7 +604,7 @@ def dropped():
 for rank, masks in enumerate(run_ranks(dropped, 3)):
     whole_tensor, part_of_it = ("".join("x."[int(v == 0)] for v in mask) for mask in masks)
     print(f"rank {rank}: residual stream {whole_tensor}   own heads {part_of_it}")
-print("your guesses:", guess_residual_same, guess_attention_same)
+print("your guesses:", guessed(guess_residual_same, guess_attention_same))
 
 # %% [markdown]
 # **Explain.** With other masks in the residual stream, the ranks would go on with different copies
@@ -695,7 +695,7 @@ for name, cluster in networks.items():
     replayed[name] = replay(trace, cluster, compute=compute)
     took = replayed[name].makespan
     print(f"{name:20} {took * 1e3:6.1f} ms a layer, computing {busy / took:4.0%} of the time")
-print("your guesses:", guess_nvlink, guess_pcie, guess_ethernet)
+print("your guesses:", guessed(guess_nvlink, guess_pcie, guess_ethernet))
 
 # %%
 shown = {name: replayed[name] for name in ("NVLink 3", "PCIe 4 x16", "100 Gbit/s Ethernet")}
@@ -705,8 +705,8 @@ schedule_gantt(shown, unit="s")
 # **Explain.** Every all-reduce stands between two computations that need it, four times a layer, 96
 # layers deep. Only backward has something else to do meanwhile, the weight gradients
 # (`tensor_parallel/overlap.py` makes use of that). So tensor parallelism goes where links are
-# fastest: over the GPUs of one machine, and no further. Pipelines (notebook 05) and data
-# parallelism go between machines.
+# fastest: over the GPUs of one machine, and no further. Pipelines
+# ([lesson 05](05_pipeline_parallel.ipynb)) and data parallelism go between machines.
 #
 # How fast is fast enough? A layer computes $72\,bsh^2/t$ and sends $16\,bsh\frac{t-1}{t}$ bytes,
 # which makes $4.5\,\frac{h}{t-1}$ FLOP for each byte. It grows with $h$: large models stand more
@@ -719,9 +719,9 @@ for h in (1024, 4096, 12288):
     print(f"half the time is sending at {156e12 / flop_per_byte / 1e9:4.0f} GB/s")
 
 # %% [markdown]
-# **What was measured: Megatron-LM** on V100s with NVLink. *One* model of 1.2 billion parameters
-# ($h = 1536$, batch 8) on more and more GPUs (Table 8 of the paper), and models that grow with the
-# GPUs (section 5.1):
+# **What was measured: Megatron-LM** on V100s with NVLink. *One* model of 1.2 billion parameters ($h
+# = 1536$, batch 8) on more and more GPUs (Table 8 of the paper), and models that grow with the GPUs
+# (section 5.1):
 
 # %%
 for gpus, speedup in ((2, 1.64), (4, 2.34), (8, 2.98)):
@@ -770,7 +770,7 @@ for name, kind, options in (
     events = run_ranks(forward_and_backward, 2, kind, **options).trace.of(0)
     by_pass = {p: [e.op for e in events if p in e.spans] for p in ("forward", "backward")}
     print(f"{name:22} {by_pass}")
-print("your guesses:", guess_column, guess_row)
+print("your guesses:", guessed(guess_column, guess_row))
 
 # %% [markdown]
 # Imprecise: it mixes up two layers and two directions. A **column** split needs nothing forward; if
@@ -800,7 +800,7 @@ print(
     f"tensor parallel {split / 1e9:.2f} GB, of which {10 * 2048 * 12288 / 1e9:.2f} GB are not split"
 )
 print(f"with sequence parallelism {both / 1e9:.2f} GB")
-print("your guess:", guess_kept_gb)
+print("your guess:", guessed(guess_kept_gb))
 
 # %% [markdown]
 # False. Of Korthikanti's $sbh(34 + 5\frac{as}{h})$ bytes a layer, $10\,sbh$ stay whole on every
@@ -846,18 +846,16 @@ print("your guess:", guess_kept_gb)
 #    does the slowest link of the ring slow the all-reduces down, compared with t = 8?
 #
 # <details><summary>Answer</summary>
-# Every step of the ring waits for the slowest link: 25 GB/s in place of 300 GB/s, so about 12
-# times.
+# Every step of the ring waits for the slowest link: 25 GB/s instead of 300 GB/s, so about 12 times.
 # </details>
 #
 # ## 13. Assignment: sequence parallelism at the same bytes
 #
-# An all-reduce is a reduce-scatter followed by an all-gather (notebook 02). Between two layers
-# stands only what treats every token by itself: residual sum, norm, dropout. So take g apart and
-# put these *between its halves*:
+# An all-reduce is a reduce-scatter followed by an all-gather
+# ([lesson 02](02_ring_all_reduce.ipynb)). Between two layers stands only what treats every token by
+# itself: residual sum, norm, dropout. So take g apart and put these *between its halves*:
 #
-# $$\dots\, h_iB_i \xrightarrow{\text{reduce-scatter}}
-# \text{residual, norm: } T/t \text{ tokens}
+# $$\dots\, h_iB_i \xrightarrow{\text{reduce-scatter}} \text{residual, norm: } T/t \text{ tokens}
 # \xrightarrow{\text{all-gather}} hA_i \,\dots$$
 #
 # Write `sequence_parallel_mlp` for one sequence. Each rank has $T/t$ tokens `x`; it returns `x +
@@ -966,14 +964,14 @@ for t in (2, 3, 4):
 #
 # ## 14. What to read
 #
-# - Shoeybi et al. 2019, *Megatron-LM* (arXiv 1909.08053): section 3 and figure 3, which you have
-#   built.
-# - Korthikanti et al. 2022, *Reducing Activation Recomputation in Large Transformer Models* (arXiv
-#   2205.05198): section 4 and Table 2.
-# - Narayanan et al. 2021 (arXiv 2104.04473): tensor parallelism inside the machine, pipelines
-#   between machines, and why.
+# - Shoeybi et al. 2019, *Megatron-LM* ([arXiv 1909.08053](https://arxiv.org/abs/1909.08053)):
+#   section 3 and figure 3, which you have built.
+# - Korthikanti et al. 2022, *Reducing Activation Recomputation in Large Transformer Models*
+#   ([arXiv 2205.05198](https://arxiv.org/abs/2205.05198)): section 4 and Table 2.
+# - Narayanan et al. 2021 ([arXiv 2104.04473](https://arxiv.org/abs/2104.04473)): tensor parallelism
+#   inside the machine, pipelines between machines, and why.
 # - `course_lib/techniques/tensor_parallel`: f and g in `regions.py`, the all-reduce hidden behind
 #   the weight gradients in `overlap.py`, shared key/value heads in `attention.py`, and from one
 #   process to any $t$ and back in `state.py`.
 #
-# **Next**: notebook 05 cuts between the layers.
+# **Next**: [lesson 05](05_pipeline_parallel.ipynb) cuts between the layers.

@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 05 · Pipeline parallelism
 #
-# **After this notebook you can**
+# **After this lesson you can**
 #
 # - cut a model between ranks and train it, with the gradients of one process;
 # - write GPipe, 1F1B and interleaved schedules as tables, and run any such table on real ranks;
@@ -21,8 +21,8 @@
 # - explain why 1F1B hangs with sends that wait, and find the ranks that are stuck;
 # - choose the number of microbatches, stages per rank and the schedule for a given cluster.
 #
-# **You need** `send`, `recv` and `isend` from notebook 00. **It takes** 75 to 90 minutes of your
-# time and under a minute of the machine's.
+# **You need** `send`, `recv` and `isend` from [lesson 00](00_ranks.ipynb). **It takes** 75 to 90
+# minutes of your time and under a minute of the machine's.
 
 # %%
 import time
@@ -32,7 +32,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib import check, run_ranks
+from course_lib import check, guessed, hint, run_ranks
 from course_lib.simulate import simulate
 from course_lib.techniques.schedules import Op, validate
 from course_lib.views.schedule_gantt import schedule_gantt
@@ -48,11 +48,11 @@ status_view()
 # %% [markdown]
 # ## 1. The problem, as a number
 #
-# GPT-3 has 175 billion parameters in 96 layers. To train it takes 16 bytes a parameter: 2.8 TB of
+# GPT-3 has 175 billion parameters in 96 layers. To train it takes 16 bytes per parameter: 2.8 TB of
 # weights, gradients and optimizer state, the memory of 35 GPUs with 80 GB each. One machine has
-# eight. Tensor parallelism (notebook 04) splits each layer over these eight, and that is as far as
-# it should go: it sends several messages in *every* layer, too much for the network between
-# machines.
+# eight. Tensor parallelism ([lesson 04](04_tensor_parallel.ipynb)) splits each layer over these
+# eight, and that is as far as it should go: it sends several messages in *every* layer, too much
+# for the network between machines.
 #
 # The other way to cut is between layers. What has to cross such a cut?
 
@@ -71,14 +71,14 @@ print(f"in twelve layers between two cuts: {12 * inside_one_layer / 1e6:.0f} MB"
 # between machines.
 #
 # It has a price of its own. The second machine has nothing to do until the first is finished. How
-# much of eight machines stands idle, and what can be done about it, is the subject of this
-# notebook.
+# much of eight machines stands idle, and what can be done about it, is the subject of this lesson.
 #
 # **Who solved it, and when.** Huang et al. cut the batch into *microbatches* that follow each other
-# through the stages (GPipe, 2018, NeurIPS 2019, arXiv 1811.06965). Narayanan et al. let backward
-# passes begin early (PipeDream, SOSP 2019; 1F1B with a flush, ICML 2021) and gave each rank several
-# small stages (*interleaving*, Megatron-LM, SC 2021). Qi et al. split the backward pass to fill
-# what was left (Zero Bubble, ICLR 2024). You will build all of it here.
+# through the stages (GPipe, 2018, NeurIPS 2019,
+# [arXiv 1811.06965](https://arxiv.org/abs/1811.06965)). Narayanan et al. let backward passes begin
+# early (PipeDream, SOSP 2019; 1F1B with a flush, ICML 2021) and gave each rank several small stages
+# (*interleaving*, Megatron-LM, SC 2021). Qi et al. split the backward pass to fill what was left
+# (Zero Bubble, ICLR 2024). You will build all of it here.
 
 # %% [markdown]
 # ## 2. Two stages by hand
@@ -103,7 +103,7 @@ print("the same gradient as in one piece:", torch.equal(first.weight.grad, expec
 # %% [markdown]
 # Two tensors cross: `arrived` forward, `arrived.grad` back.
 #
-# ### Exercise 1: `two_stage_step`
+# ### Exercise 1: `two_stage_step` (●● 15 minutes)
 #
 # Now on two ranks. Rank 0 has the first half of the layers as `module` and reads `inputs`. Rank 1
 # has the second half and reads `targets`. (Both get both; the other one is filled with nan.) What
@@ -162,7 +162,7 @@ schedule_gantt(simulate(NAIVE, forward=1, backward=2), "naive, 4 stages")
 # **Microbatches** make it smaller. Cut the batch into $m$ parts and send them through one after the
 # other. Stage 1 can work on part 0 while stage 0 works on part 1.
 #
-# ### Exercise 2: `bubble_fractions`
+# ### Exercise 2: `bubble_fractions` (● 5 minutes)
 #
 # With $p$ equal stages and $m$ microbatches, let one step be the forward and the backward of one
 # microbatch in one stage. A stage works $m$ steps. How many does it stand idle, waiting for the
@@ -195,7 +195,7 @@ for p in (2, 4, 8, 64):
     by_total = next(m for m in range(1, 1000) if bubble_fractions(p, m)[0] < 0.1)
     by_ideal = next(m for m in range(1, 1000) if bubble_fractions(p, m)[1] < 0.1)
     print(f"p = {p:2}: m = {by_total:3} for 10 % of all the time, {by_ideal:3} of the working time")
-print("your guess for p = 8:", guess_m)
+print("your guess for p = 8:", guessed(guess_m))
 
 # %% [markdown]
 # **Explain.** $\frac{p-1}{m+p-1} < \frac{1}{10}$ means $m > 9(p-1)$. By the other convention it is
@@ -209,7 +209,7 @@ print("your guess for p = 8:", guess_m)
 #
 # GPipe's schedule is the simplest that there is: on every stage all forwards, then all backwards.
 #
-# ### Exercise 3: `gpipe_schedule`
+# ### Exercise 3: `gpipe_schedule` (● 10 minutes)
 #
 # Return one row for each of the $p$ ranks. Stage $s$ is on rank $s$.
 
@@ -248,10 +248,10 @@ validate(broken)
 # Between F and B of a microbatch a stage must keep its activations. They, not the weights, often
 # fill the memory. A microbatch in that state is **in flight**.
 #
-# ### Exercise 4: `peak_in_flight`
+# ### Exercise 4: `peak_in_flight` (●● 10 minutes)
 #
-# How many are in flight at the worst moment of a row? Later in this notebook a backward will come
-# in two halves, I and W; then the microbatch is in flight until I.
+# How many are in flight at the worst moment of a row? Later in this lesson a backward will come in
+# two halves, I and W; then the microbatch is in flight until I.
 
 
 # %% exercise="peak_in_flight"
@@ -284,7 +284,7 @@ print("GPipe, p = 4, m = 8:", [peak_in_flight(row) for row in gpipe_schedule(4, 
 # Then rank 2 could run its B0 early as well, and so on. **1F1B** (one forward, one backward) does
 # that: a backward as soon as there is one.
 #
-# ### Exercise 5: `one_f_one_b_schedule`
+# ### Exercise 5: `one_f_one_b_schedule` (●● 15 minutes)
 #
 # Each row has three parts.
 #
@@ -327,19 +327,19 @@ guess_held = 4
 
 # %%
 one_f_one_b = simulate(one_f_one_b_schedule(4, 8))
-print("your guesses:", guess_shorter, "steps shorter,", guess_held, "held by rank 0")
+print("your guesses:", guessed(guess_shorter, guess_held))
 schedule_gantt({"GPipe": gpipe, "1F1B": one_f_one_b})
 
 # %% [markdown]
 # **Explain.** 1F1B is not faster at all. The first microbatch still has to reach the last stage and
-# come back, and the idle time of a stage is the same, only in other places. What changes is
-# memory: stage $s$ holds $\min(m, p - s)$ microbatches, no matter how large $m$ is. That is worth a
-# lot: now $m$ can grow until the bubble is small.
+# come back, and the idle time of a stage is the same, only in other places. What changes is memory:
+# stage $s$ holds $\min(m, p - s)$ microbatches, no matter how large $m$ is. That is worth a lot:
+# now $m$ can grow until the bubble is small.
 
 # %% [markdown]
 # ## 6. The executor
 #
-# ### Exercise 6: `run_schedule`
+# ### Exercise 6: `run_schedule` (●●● 25 minutes)
 #
 # One function that runs *any* such table on real ranks. Each rank gets its row and goes through it.
 # For each F it needs its microbatch of the inputs or what the rank before sends, and sends its
@@ -529,7 +529,7 @@ for name, table in tables.items():
     most = run_ranks(peak_of_saved_bytes, 4, table)
     units = [round(a / b, 2) for a, b in zip(most, one, strict=True)]
     print(f"{name:5} measured {units}, by your count {[peak_in_flight(row) for row in table]}")
-print("your guesses:", guess_gpipe, guess_1f1b)
+print("your guesses:", guessed(guess_gpipe, guess_1f1b))
 
 # %% [markdown]
 # ## 7. Why sends must not wait
@@ -573,7 +573,7 @@ validate(one_f_one_b_schedule(3, 4))  # no complaint
 simulate_blocking(one_f_one_b_schedule(3, 4))
 
 # %% [markdown]
-# ### Exercise 7: `stuck_ranks`
+# ### Exercise 7: `stuck_ranks` (●● 15 minutes)
 #
 # Write the heart of it. `programs[r]` lists what rank $r$ does: `("send", peer)`, `("recv", peer)`
 # or `("run", name)`. A send and a recv are over when both ranks have come to them, each naming the
@@ -636,7 +636,7 @@ guess_messages = 2
 ### END SOLUTION
 
 # %% [markdown]
-# ### Exercise 8: `interleaved_schedule`
+# ### Exercise 8: `interleaved_schedule` (●●● 20 minutes)
 #
 # $m$ is a multiple of $p$. Write the forwards of rank $r$ as one list: microbatches go in groups of
 # $p$, a group through the first stage of the rank, then through its second, and so on; then the
@@ -674,7 +674,8 @@ check(interleaved_schedule)
 
 # %%
 interleaved = simulate(interleaved_schedule(4, 8, 2), forward=1 / 2, backward=2 / 2)
-print("your guess:", guess_bubble, "- the formula:", round(3 / 8 / 2 / (1 + 3 / 8 / 2), 4))
+print("by the formula:", round(3 / 8 / 2 / (1 + 3 / 8 / 2), 4))
+print("your guess:", guessed(guess_bubble))
 schedule_gantt({"1F1B": one_f_one_b, "interleaved, v = 2": interleaved})
 
 # %% [markdown]
@@ -703,7 +704,7 @@ def messages_of_one_step(table):
 plain = messages_of_one_step(one_f_one_b_schedule(4, 8))
 twice = messages_of_one_step(interleaved_schedule(4, 8, 2))
 print(f"messages in a step: 1F1B {plain}, interleaved {twice}, {twice / plain:.2f} times as many")
-print("your guess:", guess_messages)
+print("your guess:", guessed(guess_messages))
 
 # %% [markdown]
 # 1F1B crosses $p - 1$ boundaries, interleaving $vp - 1$: a bit more than $v$ times as many. It also
@@ -742,7 +743,6 @@ for stages in (2, 3, 4):
 # %% [markdown]
 # The embedding is only a look-up and costs nothing here; in a model with a large vocabulary the
 # head is as heavy as several blocks.
-
 
 # %%
 from course_lib.techniques import schedules
@@ -877,7 +877,7 @@ for whose, execute in (("your executor", with_mine), ("the course's", with_the_c
         compute = computed(run, table)
         steps = [replay(run.trace, cluster, compute=compute) for cluster in clusters.values()]
         print(f"{whose:14} {name:7}" + "".join(f"{s.makespan * 1e3:23.0f}" for s in steps))
-print("your guess:", guess_suffers)
+print("your guess:", guessed(guess_suffers))
 
 # %% [markdown]
 # With NVLink the 660 ms are all computation. On slower links two things show.
@@ -892,7 +892,7 @@ print("your guess:", guess_suffers)
 # %% [markdown]
 # **What was measured: GPipe.** Table 2 of the paper gives the throughput of a Transformer with 48
 # layers on $K$ TPUs with $M = 32$ microbatches, relative to two TPUs and one microbatch. The model
-# of this notebook says $\frac{KM}{M+K-1}$.
+# of this lesson says $\frac{KM}{M+K-1}$.
 
 # %%
 published = {2: 1.8, 4: 3.4, 8: 6.3}
@@ -947,7 +947,7 @@ guess_steps_1f1b = 78
 ### END SOLUTION
 
 # %%
-print("your guesses:", guess_steps_gpipe, guess_steps_1f1b)
+print("your guesses:", guessed(guess_steps_gpipe, guess_steps_1f1b))
 for name, make in (("GPipe", gpipe_schedule), ("1F1B", one_f_one_b_schedule)):
     timeline = simulate(make(8, 32), forward=1, backward=1)
     held = timeline.peak_in_flight
@@ -1008,16 +1008,16 @@ for stash in (True, False):
         f"stash={stash!s:5} versions {[versions for _, versions in run]}, loss of the last 16 "
         f"minibatches {sum(losses[-16:]) / 16:.2f}"
     )
-print("your guess:", guess_versions)
+print("your guess:", guessed(guess_versions))
 
 # %% [markdown]
 # No bubble, but up to $p$ copies of the weights, and every gradient is some updates late. Without
 # the copies the loss is hardly worse here: a small network forgives a gradient that is a little
 # off. But it is the gradient of no function, so nothing that is known about gradient descent
 # applies to it. PyTorch would have stopped you: changing a weight in place before its backward
-# raises an error, unless the change is hidden from autograd, as it is here. PipeDream-2BW (ICML
-# 2021) gets by with two versions. Most training today flushes instead: one version, the result of
-# one process, and the bubble.
+# raises an error, unless the change is hidden from autograd, as it is here. PipeDream-2BW
+# (ICML 2021) gets by with two versions. Most training today flushes instead: one version, the
+# result of one process, and the bubble.
 
 # %% [markdown]
 # ## 13. Reflection, with numbers
@@ -1035,9 +1035,8 @@ print("your guess:", guess_versions)
 #    under GPipe and under 1F1B?
 #
 # <details><summary>Answer</summary>
-# GPipe: 64 · 7.0 = 445 GB, five times what the GPU has. 1F1B: 8 · 7.0 = 56 GB.
-# (Korthikanti et al. 2022: sbh(10 + 24/t + 5as/(ht)) bytes a layer, with s = 2048, h = 12288,
-# a = 96, t = 8.)
+# GPipe: 64 · 7.0 = 445 GB, five times what the GPU has. 1F1B: 8 · 7.0 = 56 GB. (Korthikanti et al.
+# 2022: sbh(10 + 24/t + 5as/(ht)) bytes a layer, with s = 2048, h = 12288, a = 96, t = 8.)
 # </details>
 #
 # 3. One of four equal stages becomes 20 % slower. How much slower is a step with many microbatches?
@@ -1062,7 +1061,7 @@ print("your guess:", guess_versions)
 # is a third of what it was, 7 steps for 21.
 # </details>
 #
-# ## 14. Assignment: `zero_bubble_schedule`
+# ## 14. Assignment: `zero_bubble_schedule` (●●● 20 minutes)
 #
 # The backward of a linear layer $y = xW^T$ is two products:
 #
@@ -1116,17 +1115,19 @@ schedule_gantt(
 # %% [markdown]
 # ## 15. What to read
 #
-# - Huang et al. 2019, *GPipe* (arXiv 1811.06965): section 2, and Table 2 with the numbers used
-#   here.
+# - Huang et al. 2019, *GPipe* ([arXiv 1811.06965](https://arxiv.org/abs/1811.06965)): section 2,
+#   and Table 2 with the numbers used here.
 # - Narayanan et al. 2019, *PipeDream* (SOSP): 1F1B and weight stashing. The same authors 2021,
-#   *Memory-Efficient Pipeline-Parallel DNN Training* (arXiv 2006.09503): 1F1B with a flush, and
-#   2BW.
-# - Narayanan et al. 2021, *Efficient Large-Scale Language Model Training on GPU Clusters* (arXiv
-#   2104.04473): interleaving, and how pipeline, tensor and data parallelism fit together.
-# - Qi et al. 2024, *Zero Bubble Pipeline Parallelism* (arXiv 2401.10241): ZB-H1, ZB-H2, and a
-#   search for schedules.
+#   *Memory-Efficient Pipeline-Parallel DNN Training*
+#   ([arXiv 2006.09503](https://arxiv.org/abs/2006.09503)): 1F1B with a flush, and 2BW.
+# - Narayanan et al. 2021, *Efficient Large-Scale Language Model Training on GPU Clusters*
+#   ([arXiv 2104.04473](https://arxiv.org/abs/2104.04473)): interleaving, and how pipeline, tensor
+#   and data parallelism fit together.
+# - Qi et al. 2024, *Zero Bubble Pipeline Parallelism*
+#   ([arXiv 2401.10241](https://arxiv.org/abs/2401.10241)): ZB-H1, ZB-H2, and a search for
+#   schedules.
 # - `course_lib/techniques/schedules` and `pipeline`: the tables as you wrote them, and an executor
-#   that also does interleaving, split backwards, recomputation, tied embeddings and data
-#   parallel pipelines.
+#   that also does interleaving, split backwards, recomputation, tied embeddings and data parallel
+#   pipelines.
 #
-# **Next**: notebook 06 attacks the 16 bytes a parameter themselves: ZeRO.
+# **Next**: [lesson 06](06_zero.ipynb) attacks the 16 bytes per parameter themselves: ZeRO.

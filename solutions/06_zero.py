@@ -15,7 +15,7 @@
 #
 # **After this lesson you can**
 #
-# - say how many bytes a parameter costs while it is trained, and measure them;
+# - say how many bytes per parameter costs while it is trained, and measure them;
 # - shard the optimizer, the gradients and the parameters over the ranks, with the losses of one
 #   process;
 # - say what each stage of ZeRO saves on N ranks, and what it sends for that;
@@ -35,7 +35,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
-from course_lib import check, guessed, run_ranks, solved, yours_or
+from course_lib import check, guessed, hint, run_ranks, solved, yours_or
 from course_lib.models import reference
 from course_lib.models.sorting import batches
 from course_lib.models.tiny_gpt import tiny_gpt, token_loss
@@ -84,11 +84,11 @@ print(f"on 64 GPUs, each with its own copy: {64 * 16 * billions / 1000:.2f} TB f
 # because everybody holds everything.
 #
 # **Who solved it, and when.** Rajbhandari, Rasley, Ruwase and He: *ZeRO: Memory Optimizations
-# Toward Training Trillion Parameter Models* (SC 2020, [arXiv
-# 1910.02054](https://arxiv.org/abs/1910.02054)), in DeepSpeed. Each rank owns a part of the state
-# and asks the others for the rest when it needs it. FairScale brought this to PyTorch users, and
-# PyTorch's own FSDP followed (Zhao et al., VLDB 2023, [arXiv
-# 2304.11277](https://arxiv.org/abs/2304.11277)).
+# Toward Training Trillion Parameter Models* (SC 2020,
+# [arXiv 1910.02054](https://arxiv.org/abs/1910.02054)), in DeepSpeed. Each rank owns a part of the
+# state and asks the others for the rest when it needs it. FairScale brought this to PyTorch users,
+# and PyTorch's own FSDP followed (Zhao et al., VLDB 2023,
+# [arXiv 2304.11277](https://arxiv.org/abs/2304.11277)).
 
 # %% [markdown]
 # ## 2. Sixteen bytes per parameter, measured
@@ -204,9 +204,9 @@ print("your guess for fp32:", guessed(guess_fp32))
 # On N ranks there are N equal copies of the optimizer's state, updated in the same way with the
 # same gradient. One is enough.
 #
-# An all-reduce is a reduce-scatter followed by an all-gather ([lesson
-# 02](02_ring_all_reduce.ipynb)). Between the two, every rank holds the finished sum of *its* part
-# of the gradient:
+# An all-reduce is a reduce-scatter followed by an all-gather
+# ([lesson 02](02_ring_all_reduce.ipynb)). Between the two, every rank holds the finished sum of
+# *its* part of the gradient:
 #
 # ```
 # gradients --reduce-scatter--> my part --optimizer--> my new parameters --all-gather--> all

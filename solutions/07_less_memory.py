@@ -37,7 +37,7 @@ from torch import nn
 from torch.utils.checkpoint import set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib import check, guessed, run_ranks, yours_or
+from course_lib import check, guessed, hint, run_ranks, yours_or
 from course_lib.models.sorting import batches
 from course_lib.models.tiny_gpt import tiny_gpt, token_loss
 from course_lib.observe.timing import in_turns
@@ -496,7 +496,10 @@ def flops(run_blocks):
 
 everything_kept = flops(lambda blocks, h: nn.Sequential(*blocks)(h))
 for length in (1, 2, 4):
-    run_twice = lambda blocks, h, k=length: recompute(list(blocks), h, k)  # noqa: E731
+
+    def run_twice(blocks, h, k=length):
+        return recompute(list(blocks), h, k)
+
     more = flops(run_twice) / everything_kept - 1
     with set_checkpoint_early_stop(False):
         all_of_it = flops(run_twice) / everything_kept - 1
@@ -547,8 +550,8 @@ step_times(in_turns(steps), {name: number / base for name, number in operations.
 # ## 5. When to use which
 #
 # What each of them leaves on a GPU, and what it costs. The example is a model of 7.5 billion
-# parameters on 8 GPUs; "sent" counts passes of the model per step, as in [lesson
-# 06](06_zero.ipynb).
+# parameters on 8 GPUs; "sent" counts passes of the model per step, as in
+# [lesson 06](06_zero.ipynb).
 
 
 # %%
@@ -716,14 +719,15 @@ for per_step in (1_000, 4_000, 5_000, 16_000, 64_000):
 #
 # ## 7. What to read
 #
-# - Micikevicius et al. 2017, *Mixed Precision Training* ([arXiv
-#   1710.03740](https://arxiv.org/abs/1710.03740)): section 3.1 on the fp32 copy of the weights.
+# - Micikevicius et al. 2017, *Mixed Precision Training*
+#   ([arXiv 1710.03740](https://arxiv.org/abs/1710.03740)): section 3.1 on the fp32 copy of the
+#   weights.
 # - Ren et al. 2021, *ZeRO-Offload* ([arXiv 2101.06840](https://arxiv.org/abs/2101.06840)): why the
 #   cut between GPU and CPU is where it is.
-# - Chen et al. 2016, *Training Deep Nets with Sublinear Memory Cost* ([arXiv
-#   1604.06174](https://arxiv.org/abs/1604.06174)).
-# - Korthikanti et al. 2022, *Reducing Activation Recomputation in Large Transformer Models* ([arXiv
-#   2205.05198](https://arxiv.org/abs/2205.05198)): what of the activations to keep.
+# - Chen et al. 2016, *Training Deep Nets with Sublinear Memory Cost*
+#   ([arXiv 1604.06174](https://arxiv.org/abs/1604.06174)).
+# - Korthikanti et al. 2022, *Reducing Activation Recomputation in Large Transformer Models*
+#   ([arXiv 2205.05198](https://arxiv.org/abs/2205.05198)): what of the activations to keep.
 # - `course_lib/techniques/mixed_precision.py`, `offload.py` and `activation_checkpointing.py`: what
 #   you wrote, with streams, parameter groups and random state.
 #

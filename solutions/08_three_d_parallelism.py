@@ -13,7 +13,7 @@
 # %% [markdown]
 # # 08 · 3D parallelism, and off the laptop
 #
-# **After this notebook you can**
+# **After this lesson you can**
 #
 # - say of any rank which layers, which part of them and which part of the batch it has;
 # - lay out data, tensor and pipeline parallelism so that most bytes stay inside a node;
@@ -21,8 +21,8 @@
 # - size a run: bytes on a device, tokens that hide the traffic, and the mesh that follows;
 # - start the same program by `torchrun` on several nodes, kill a rank, and lose little.
 #
-# **You need** lessons 03 to 07, or the library's versions of what they build. **It takes** 75 to
-# 90 minutes of your time and under a minute of the machine's.
+# **You need** lessons 03 to 07, or the library's versions of what they build. **It takes** 75 to 90
+# minutes of your time and under a minute of the machine's.
 
 # %%
 import os
@@ -37,7 +37,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
-from course_lib import check, run_ranks
+from course_lib import check, guessed, hint, run_ranks
 from course_lib.models import batches, tiny_gpt, train
 from course_lib.simulate import DEVICES, Transformer, dgx_a100, plan
 from course_lib.techniques.mesh import Mesh
@@ -70,8 +70,8 @@ print(
 
 # %% [markdown]
 # So they are combined. Megatron-LM (Narayanan et al., SC 2021) trained a trillion parameters on
-# 3072 A100s: 8-way tensor parallel inside each node, 64 pipeline stages across nodes, 6
-# replicas. How to combine them, and in which proportion, is the subject of this notebook.
+# 3072 A100s: 8-way tensor parallel inside each node, 64 pipeline stages across nodes, 6 replicas.
+# How to combine them, and in which proportion, is the subject of this lesson.
 #
 # ## 2. Coordinates
 #
@@ -97,7 +97,7 @@ guess_stage_of_200 = 3
 ### END SOLUTION
 
 # %% [markdown]
-# ### Exercise 1: `place_of_rank`
+# ### Exercise 1: `place_of_rank` (● 5 minutes)
 
 
 # %% exercise="place_of_rank"
@@ -116,15 +116,15 @@ check(place_of_rank)
 
 # %%
 six = place_of_rank(6, {"pipeline": 2, "data": 2, "tensor": 2})
-print("rank 6:  ", six, "  your guess:", guess_stage_of_6, guess_replica_of_6)
+print("rank 6:  ", six, "  your guess:", guessed(guess_stage_of_6), guessed(guess_replica_of_6))
 far = place_of_rank(200, {"pipeline": 4, "data": 8, "tensor": 8})
-print("rank 200:", far, "  your guess:", guess_stage_of_200)
+print("rank 200:", far, "  your guess:", guessed(guess_stage_of_200))
 
 # %% [markdown]
 # Stuck? `from course_lib import hint`, then `hint(place_of_rank)`, and with `, 3` for almost the
 # answer.
 #
-# ### Exercise 2: `groups_along`
+# ### Exercise 2: `groups_along` (●● 10 minutes)
 #
 # A collective runs in a group: the ranks that differ on one axis and agree on all others. Data
 # parallel gradients of rank 0 meet those of rank 2, not of rank 1, which has other parts of the
@@ -208,7 +208,7 @@ for mesh, zero in (
 # %% [markdown]
 # Eight processes, three kinds of parallelism, the losses of one.
 #
-# ### Exercise 3: `loss_everywhere`
+# ### Exercise 3: `loss_everywhere` (●● 10 minutes)
 #
 # Which rank knows the loss? Only those of the last stage compute one, and each replica's is that of
 # its own samples. For a log, or a decision that all ranks have to take alike, it has to get to
@@ -234,7 +234,7 @@ def loss_everywhere(
 check(loss_everywhere)
 
 # %% [markdown]
-# ### Exercise 4: `norm_on_a_mesh`
+# ### Exercise 4: `norm_on_a_mesh` (●● 15 minutes)
 #
 # To clip gradients one needs the norm of all of them, and here no rank has all. Three questions,
 # one for each axis: do its ranks have different elements of the gradient, or the same ones?
@@ -275,7 +275,8 @@ def norm_on_a_mesh(
 check(norm_on_a_mesh)
 
 # %%
-print(f"each square is there for both replicas: sqrt(2) = {2**0.5:.3f}; you: {guess_factor:.3f}")
+print(f"each square is there for both replicas: sqrt(2) = {2**0.5:.3f}")
+print("your guess:", guessed(guess_factor))
 
 # %% [markdown]
 # ## 4. Which axis goes where?
@@ -283,7 +284,7 @@ print(f"each square is there for both replicas: sqrt(2) = {2**0.5:.3f}; you: {gu
 # Now the eight ranks stand on two nodes of four. Inside a node, A100s talk at 300 GB/s each way;
 # between nodes, each has some 25 GB/s. So it matters who is neighbour to whom.
 #
-# ### Exercise 5: `bytes_by_link`
+# ### Exercise 5: `bytes_by_link` (● 5 minutes)
 
 
 # %% exercise="bytes_by_link"
@@ -340,7 +341,8 @@ for order in (("pipeline", "data", "tensor"), ("tensor", "data", "pipeline")):
         f"{order[-1]:8} innermost: {inside / 1e3:5.0f} kB inside nodes, "
         f"{between / 1e3:5.0f} between them"
     )
-print(f"{crossing['pipeline'] / crossing['tensor']:.1f} times; you: {guess_times_more_between}")
+print(f"{crossing['pipeline'] / crossing['tensor']:.1f} times as much between the nodes")
+print("your guess:", guessed(guess_times_more_between))
 
 # %% [markdown]
 # This is the whole of the rule "tensor parallel inside a node, pipeline between nodes". A block
@@ -361,10 +363,10 @@ print(f"data axis       {data_bytes / 1e9:5.2f} GB a step, however many microbat
 # %% [markdown]
 # ## 5. How large is it?
 #
-# ### Exercise 6: `bytes_per_device`
+# ### Exercise 6: `bytes_per_device` (● 5 minutes)
 #
-# Weights and gradients in bfloat16, Adam in fp32: 2 + 2 + 12 bytes a parameter. Two axes divide the
-# parameters. The third one only makes copies, unless ZeRO has it share.
+# Weights and gradients in bfloat16, Adam in fp32: 2 + 2 + 12 bytes per parameter. Two axes divide
+# the parameters. The third one only makes copies, unless ZeRO has it share.
 
 
 # %% exercise="bytes_per_device"
@@ -393,9 +395,9 @@ for sizes in (
     print(f"{named:36}", *(f"ZeRO-{zero} {gb:6.1f} GB" for zero, gb in enumerate(held)))
 
 # %% [markdown]
-# And activations come on top ([lesson 07](07_less_memory.ipynb)). With 80 GB, GPT-3 fits on
-# 8 x 16 x 8 without any ZeRO,
-# or without any tensor and pipeline parallelism by ZeRO-3 alone. Which is faster?
+# And activations come on top ([lesson 07](07_less_memory.ipynb)). With 80 GB, GPT-3 fits on 8 x 16
+# x 8 without any ZeRO, or without any tensor and pipeline parallelism by ZeRO-3 alone. Which is
+# faster?
 #
 # ## 6. A claim put to the test: "just use ZeRO-3"
 #
@@ -403,7 +405,7 @@ for sizes in (
 # step, plain data parallelism sends two. Does that matter? Only if it takes longer than the
 # computation that it can hide behind.
 #
-# ### Exercise 7: `tokens_to_hide`
+# ### Exercise 7: `tokens_to_hide` (● 10 minutes)
 #
 # Let a device process $T$ tokens a step with $P$ parameters. It computes $6PT$ operations (2 for
 # each parameter and token forward, 4 backward). It sends `volume` times the parameters, 2 bytes
@@ -439,7 +441,7 @@ print("tokens a device             data parallel, ZeRO-1, -2    ZeRO-3")
 for name, gigabytes in (("NVLink, 300 GB/s", 300), ("InfiniBand, 25 GB/s", 25), ("10 GbE", 1.25)):
     two, three = (tokens_to_hide(v, 1024, half_of_peak, gigabytes * 1e9) for v in (2, 3))
     print(f"{name:24} {two:20.0f} {three:18.0f}")
-print("your guess over 25 GB/s:", guess_tokens)
+print("your guess over 25 GB/s:", guessed(guess_tokens))
 
 # %% [markdown]
 # Over InfiniBand three sequences a device are enough. So a batch of 3072 sequences on 1024 A100s
@@ -461,9 +463,9 @@ print(plans.text(rows=5, refusals=3))
 # %% [markdown]
 # How far to trust it? It knows nothing of kernels, of jitter, of failures. Against published runs
 # its throughput is off by up to 5 % for the ten models of Megatron-LM's table, to which its two
-# free numbers were fitted, and by 14 % and 24 % for two that it was not fitted to.
-# `from course_lib.simulate.published import error_table` shows it row by row. Take its ranking as
-# advice, its seconds as a guess.
+# free numbers were fitted, and by 14 % and 24 % for two that it was not fitted to. `from
+# course_lib.simulate.published import error_table` shows it row by row. Take its ranking as advice,
+# its seconds as a guess.
 #
 # **Predict, then move the sliders.** What happens to the best mesh as the batch falls from 1536 to
 # 128? As the nodes grow to 1024?
@@ -568,26 +570,27 @@ print("the same loss as one process that nobody disturbed:", abs(reached - undis
 # 1. When do you go from DDP to ZeRO-3?
 #
 # <details><summary>Answer</summary>
-# When 16 bytes a parameter and the activations do not fit: on 80 GB from about 4 billion parameters
-# on. ZeRO-1 and -2 come first, as they send no more than DDP: with many replicas they hold 4 and 2
-# bytes a parameter. ZeRO-3 sends 1.5 times as much, which hides behind the computation from about
-# flops / bandwidth tokens a device on: 6200 for A100s over 25 GB/s, 520 inside a node.
+# When 16 bytes per parameter and the activations do not fit: on 80 GB from about 4 billion
+# parameters on. ZeRO-1 and -2 come first, as they send no more than DDP: with many replicas they
+# hold 4 and 2 bytes per parameter. ZeRO-3 sends 1.5 times as much, which hides behind the
+# computation from about flops / bandwidth tokens a device on: 6200 for A100s over 25 GB/s, 520
+# inside a node.
 # </details>
 #
 # 2. Why pipeline between nodes, and tensor parallel inside one?
 #
 # <details><summary>Answer</summary>
 # Tensor parallelism sends 8(t-1)/t times the activations in every layer: 4.2 GB a microbatch for
-# twelve layers of GPT-3, against 0.1 GB for a pipeline stage. Inside a node that takes 14 ms at
-# 300 GB/s; between nodes, at 25 GB/s, 170 ms, where the computation it belongs to takes 215 ms, and
+# twelve layers of GPT-3, against 0.1 GB for a pipeline stage. Inside a node that takes 14 ms at 300
+# GB/s; between nodes, at 25 GB/s, 170 ms, where the computation it belongs to takes 215 ms, and
 # most of it cannot hide, since the next layer waits for it.
 # </details>
 #
 # 3. What does activation checkpointing trade?
 #
 # <details><summary>Answer</summary>
-# A second forward pass, a third more operations (4 in place of 3; 36 to 39 % were measured), for
-# activations of 2sbh bytes a layer in place of sbh(34 + 5as/h): for GPT-3 57 times less. Selective
+# A second forward pass, a third more operations (4 instead of 3; 36 to 39 % were measured), for
+# activations of 2sbh bytes a layer instead of sbh(34 + 5as/h): for GPT-3 57 times less. Selective
 # recomputation costs 2.7 % and saves 70 %.
 # </details>
 #
@@ -599,7 +602,7 @@ print("the same loss as one process that nobody disturbed:", abs(reached - undis
 # sum is smallest at x = sqrt(2 * 480 * 1) = 31 minutes, where both cost 3 %.
 # </details>
 #
-# ## 10. Assignment: `choose_mesh`
+# ## 10. Assignment: `choose_mesh` (●● 20 minutes)
 #
 # Megatron-LM's rule, as its authors put it in takeaways 1 and 2: tensor parallelism up to the size
 # of a node, pipeline parallelism from there on, only as much of both as is needed for the model to
@@ -657,14 +660,16 @@ for name, parameters, layers, heads, devices, published in (
 # ## 11. What to read
 #
 # - Narayanan et al. 2021, *Efficient Large-Scale Language Model Training on GPU Clusters Using
-#   Megatron-LM* (arXiv 2104.04473): sections 3 and 5, and the takeaways.
-# - Rajbhandari et al. 2020, *ZeRO* (arXiv 1910.02054), section 7: the traffic of each stage.
-# - Korthikanti et al. 2022, *Reducing Activation Recomputation in Large Transformer Models* (arXiv
-#   2205.05198): what of the activations to keep.
-# - *The Llama 3 Herd of Models* (arXiv 2407.21783), section 3.3: a mesh with four axes, and what
-#   fails in 54 days on 16,384 GPUs.
-# - `course_lib/techniques/three_d`, `checkpoints` and `course_lib/train`: the run of
-#   section 8, from the mesh to the checkpoint.
+#   Megatron-LM* ([arXiv 2104.04473](https://arxiv.org/abs/2104.04473)): sections 3 and 5, and the
+#   takeaways.
+# - Rajbhandari et al. 2020, *ZeRO* ([arXiv 1910.02054](https://arxiv.org/abs/1910.02054)), section
+#   7: the traffic of each stage.
+# - Korthikanti et al. 2022, *Reducing Activation Recomputation in Large Transformer Models*
+#   ([arXiv 2205.05198](https://arxiv.org/abs/2205.05198)): what of the activations to keep.
+# - *The Llama 3 Herd of Models* ([arXiv 2407.21783](https://arxiv.org/abs/2407.21783)), section
+#   3.3: a mesh with four axes, and what fails in 54 days on 16,384 GPUs.
+# - `course_lib/techniques/three_d`, `checkpoints` and `course_lib/train`: the run of section 8,
+#   from the mesh to the checkpoint.
 #
 # This was the last notebook. You have built every part of a training system for clusters. What is
 # left is to run it on one.
