@@ -22,8 +22,10 @@
 # - say before a run how many bytes each process will send;
 # - read the report of a run that hangs, and name the process and the line that are wrong.
 #
-# **You need** to have trained a network on one device with PyTorch. **It takes** 75 to 90 minutes
-# of your time and half a minute of the machine's.
+# **You need** to have trained a network on one device with PyTorch. **It takes** 80 minutes to the
+# end of section 6, where the guided exercises are done, and 25 for the rest. The machine needs half
+# a minute. Each exercise says how hard it is (● a few lines, ●● two ideas together, ●●● the hard
+# one) and how long it takes.
 #
 # Cells marked **Predict** ask for a guess before you run what follows. Write it down, also if you
 # are not sure. A guess that turns out wrong is what you will remember.
@@ -34,7 +36,7 @@ import os
 import torch
 import torch.distributed as dist
 
-from course_lib import RankTimeout, check, guessed, hint, run_ranks
+from course_lib import RankTimeout, check, guessed, hint, run_ranks, solved, yours_or
 
 # %% [markdown]
 # What you have passed so far, by your notebooks as they were last saved:
@@ -56,7 +58,7 @@ weights = 175e9 * 4
 print(f"GPT-3's weights: {weights / 1e9:.0f} GB = {weights / 80e9:.2f} A100s")
 
 # %% [markdown]
-# So the weights alone do not fit on one device, nor on one machine with eight. This is the memory
+# So not even the weights fit on one device, nor on a machine with eight of them. This is the memory
 # wall. But must you hold only the weights?
 #
 # **Predict.** You train a small network in float32 with AdamW. How many bytes are in memory for
@@ -148,20 +150,20 @@ memory_curves(watched, title="Two training steps")
 # **Explain.** The 16 bytes are the same for both. **Activations** are what the backward pass will
 # need: they pile up forward, are given back on the way back, and grow with the batch. The
 # optimizer's averages come into being in the first `step()` and stay. So the second step needs more
-# than the first, and a run that survives one step may run out of memory in the next. (Light grey is
-# what an operator needs for a moment.)
+# than the first, and a run that survives one step may run out of memory in the next. (Light grey,
+# "other", is what an operator needs for a moment.)
 #
 # **Who solved it, and when.** Nobody with one idea. Each of these spreads something else over the
-# devices, and each has a notebook here:
+# devices, and each has a lesson here:
 #
-# | what is spread | who | notebook |
+# | what is spread | who | lesson |
 # | --- | --- | --- |
 # | batch over workers, parameters over servers | Dean et al. 2012, Li et al. 2014 | 01 |
 # | batch, and the gradients summed in a ring | Sergeev & Del Balso 2018 (*Horovod*) | 02, 03 |
 # | each matrix | Shoeybi et al. 2019 (*Megatron-LM*) | 04 |
 # | the layers | Huang et al. 2019 (*GPipe*) | 05 |
-# | weights, gradients and optimizer state | Rajbhandari et al. 2020 (*ZeRO*) | 06 |
-# | all of it at once | Narayanan et al. 2021 (*Megatron-LM*, [arXiv 2104.04473](https://arxiv.org/abs/2104.04473)) | 07 |
+# | weights, gradients and optimizer state | Rajbhandari et al. 2020 (*ZeRO*) | 06, 07 |
+# | all of it at once | Narayanan et al. 2021 (*Megatron-LM*) | 08 |
 #
 # All of them are made of one thing: processes that send tensors to each other. That is this lesson.
 #
@@ -210,15 +212,14 @@ hint(memory_wall)
 # %load_ext course_lib
 
 # %%
-
 # %%ranks 4
 rank, world_size = dist.get_rank(), dist.get_world_size()
 print(f"I am rank {rank} of {world_size}")
 10**rank
 
 # %% [markdown]
-# The lines are sorted by rank, not by time. The ranks ran side by side, and which of them printed
-# first says nothing about which is faster.
+# The lines are in the order of the ranks, not of time. The ranks ran side by side, and which of
+# them printed first says nothing about which is faster.
 #
 # They are real processes. `run_ranks` does the same for a function, and gives back what each rank
 # returned:
@@ -251,8 +252,8 @@ print("in the notebook:", len(log), "entries; your guess:", guessed(guess_entrie
 
 # %% [markdown]
 # **Explain.** Each rank got a *copy* of the function and of `log`, and changed its copy. Ranks
-# share no memory, neither with each other nor with the notebook. Whatever one of them is to know of
-# another must be sent. (Only what your function returns comes back to the notebook.)
+# share no memory, neither with each other nor with the notebook. Whatever one of them needs to know
+# of another must be sent. (Only what your function returns comes back to the notebook.)
 #
 # ### Exercise 2: `rank_tensor` (● 5 minutes)
 #
@@ -428,10 +429,10 @@ print(run_ranks(floats_into_ints, 2))
 print("your guess:", guessed(guess_int))
 
 # %% [markdown]
-# 1065353216 is hexadecimal 3F800000: the four bytes of the float 1.0, read as an integer. From
-# torch comes no error and no warning, only a wrong number. The warning above is the course's: it
-# has seen both ends. About too few bytes torch is just as silent, and the rest of the receiver's
-# tensor stays as it was. It refuses only too *many* bytes:
+# 1065353216 is hexadecimal 3F800000: the four bytes of the float 1.0, read as an integer. Torch
+# says nothing, and the number is wrong. The warning above is the course's: it has seen both ends.
+# About too few bytes torch is just as silent, and the rest of the receiver's tensor stays as it
+# was. It refuses only too *many* bytes:
 
 
 # %% tags=["raises-exception"]
@@ -521,20 +522,32 @@ for rank in range(4):
     event = hang.trace.waiting(rank)
     waits[rank] = event.peer if event else None
 print(waits)
-print("to blame:", blame(waits))
+if solved(blame):
+    print("to blame:", blame(waits))
 
 # %% [markdown]
 # ## 5. From messages to collectives
 #
 # So far two ranks talked to each other. What training needs are **collectives**: operations that
-# all ranks call together. They are made of messages, and you can make them yourself.
+# all ranks call together. They are made of messages, and you can make them yourself. For reference,
+# the calls of this lesson:
+#
+# | call | returns | comes back when |
+# | --- | --- | --- |
+# | `dist.send(x, dst=...)` | nothing | the receiver has taken it |
+# | `dist.recv(x, src=...)` | the sender's rank, *not* the tensor | `x` is filled |
+# | `dist.isend(...)`, `dist.irecv(...)` | a `Work` | at once; `work.wait()` when it is done |
+# | `dist.broadcast(x, src=...)` | nothing | `x` is filled (on the root: handed over) |
+# | `dist.all_gather(list_of_tensors, x)` | nothing | the tensors of the list are filled |
+# | `dist.barrier()` | nothing | every rank has called it |
 #
 # ### Exercise 5: `broadcast_by_sends` (● 5 minutes)
 #
 # Training begins with it: rank 0 has the weights, and every rank needs the same ones. Afterwards
 # `tensor` holds on *every* rank what it held on the root. Write it with `send` and `recv` (or
 # `isend` and `irecv`). Which way the tensor travels is up to you, but the check counts: every rank
-# other than the root must receive it exactly once.
+# other than the root must receive it exactly once. The tensor can have any shape, even none: a
+# single number is a tensor of no dimensions.
 
 
 # %% exercise="broadcast_by_sends"
@@ -558,7 +571,8 @@ check(broadcast_by_sends)
 #
 # Every rank has a tensor, and every rank needs all of them. You have a function for "one to all",
 # so one way is short. The check counts again: each rank sends its tensor to the $n-1$ others and
-# receives $n-1$. Sending everything through rank 0 gives the right result and fails.
+# receives $n-1$. Sending everything through rank 0 gives the right result and fails. Leave `tensor`
+# as it is, and give every entry of the list memory of its own, this rank's entry too.
 
 
 # %% exercise="all_gather_by_sends"
@@ -608,10 +622,12 @@ def collect_all(all_gather):
     return [piece[0].item() for piece in all_gather(x)]
 
 
+my_broadcast = yours_or(broadcast_by_sends, dist.broadcast)
+my_all_gather = yours_or(all_gather_by_sends, all_gather_by_pytorch)
 runs = {
-    "your broadcast": run_ranks(spread_from_0, 4, broadcast_by_sends),
+    "your broadcast": run_ranks(spread_from_0, 4, my_broadcast),
     "dist.broadcast": run_ranks(spread_from_0, 4, dist.broadcast),
-    "your all-gather": run_ranks(collect_all, 4, all_gather_by_sends),
+    "your all-gather": run_ranks(collect_all, 4, my_all_gather),
     "dist.all_gather": run_ranks(collect_all, 4, all_gather_by_pytorch),
 }
 for name, run in runs.items():
@@ -627,24 +643,26 @@ traffic_matrix({name: run.trace for name, run in runs.items() if "broadcast" in 
 traffic_matrix({name: run.trace for name, run in runs.items() if "gather" in name})
 
 # %% [markdown]
-# **Explain.** Read a row as "this rank sends to ...". The values are the same, the totals too:
-# 12,000 bytes for the broadcast, 48,000 for the all-gather. No algorithm needs fewer, since every
-# rank must receive what it does not have. What differs is *who* carries it. Your broadcast loads
-# the root with all of it, while a chain takes one tensor in and one out on every rank.
-# [Lesson 02](02_ring_all_reduce.ipynb) is about this difference.
+# **Explain.** Read a row as "this rank sends to ...". The values are the same, and so are the
+# totals: 12,000 bytes for the broadcast, 48,000 for the all-gather. No algorithm needs fewer, since
+# every rank must receive what it does not have. What differs is *who* carries it. A root that sends
+# to each rank in turn, as in the solution, carries all of it, while in a chain every rank takes one
+# tensor in and hands one on. [Lesson 02](02_ring_all_reduce.ipynb) is about this difference.
 #
 # One honest remark. Your messages were counted one by one as they went out. What `dist.broadcast`
-# does inside cannot be seen from Python, so the recorder books a standard algorithm for it: a chain
-# for broadcast, a ring for all-gather.
+# does inside cannot be seen from Python, so the recorder has to share out its bytes by a standard
+# algorithm. It takes a chain for broadcast and a ring for all-gather.
 #
 # ### See it: who waits
 #
 # Bytes are not time. Here is your broadcast again, recorded on eight ranks and **replayed**: each
 # rank keeps the order of its calls, and each message takes one unit of time. As soon as a rank has
 # the tensor and nothing left to send, it trains for one unit. `dist.broadcast` is replayed as a
-# *tree*: every rank that has the tensor hands it on, so that their number doubles in each unit.
+# *tree*, as libraries do it where time counts: every rank that has the tensor hands it on, so that
+# their number doubles in each unit.
 #
-# **Predict.** After how many units does the last rank begin to train, in each of the two?
+# **Predict.** After how many units does the last rank begin to train, if the root sends to each
+# rank in turn, and in the tree?
 
 # %%
 ### BEGIN SOLUTION
@@ -680,38 +698,35 @@ print("your guesses:", guessed(guess_one_by_one, guess_tree))
 schedule_gantt(replayed)
 
 # %% [markdown]
-# **Explain.** Grey boxes are work, thin lines are messages, white is waiting. Your root is busy for
-# seven units, and rank 7 waits for six of them before anything arrives. (In the tree all ranks are
-# drawn as busy until it is over, since nobody sees inside.)
+# **Explain.** Boxes are training, thin lines are messages, and a dot is a unit of waiting. A root
+# that sends to each rank in turn is busy for seven units, and the last rank waits for six of them
+# before anything arrives. In the tree three units are enough. (There all ranks are drawn as waiting
+# until it is over, since nobody sees inside.)
 #
-# In training, ranks are never equally fast. In the next cell rank 0 has some work to do, rank 1
-# twice as much, rank 3 four times as much. Then all of them call the all-gather. This one is drawn
-# as it was recorded on your machine, by what each rank computed.
+# In training, ranks are never equally fast. In the next cell rank 0 has two units of work to do,
+# rank 1 four, rank 2 six and rank 3 eight. Then all of them call the all-gather.
 #
 # **Predict.** Which ranks wait, and for whom? Is PyTorch's all-gather any better at it than yours?
 
-# %% tags=["nbval-ignore-output"]
-from torch.profiler import record_function
+# %%
+### BEGIN SOLUTION
+guess_who_waits = "all for rank 3, with either"
+### END SOLUTION
 
 
-def work_then_gather(all_gather):
-    x = torch.ones(300, 300)
-    all_gather(x @ x)  # the first time everything takes longer
-    dist.barrier()
-    with record_function("both"):
-        with record_function("work"):
-            for _ in range(10 * (dist.get_rank() + 1)):
-                x = x @ x / 300
-        all_gather(x)
+# %%
+def work_before(trace):
+    """The replay of a run, with 2, 4, 6, 8 units of work before it."""
+    earlier = min(event.issued for event in trace.events) - 1
+    work = [
+        SimpleNamespace(rank=rank, name="work", start=earlier, seconds=2 * (rank + 1))
+        for rank in range(trace.world_size)
+    ]
+    return replay(trace, one_unit, compute=work)
 
 
-uneven = {
-    "your all-gather": run_ranks(work_then_gather, 4, all_gather_by_sends),
-    "dist.all_gather": run_ranks(work_then_gather, 4, all_gather_by_pytorch),
-}
-schedule_gantt(
-    {name: run.trace.within("both").timeline() for name, run in uneven.items()}, unit="s"
-)
+print("your guess:", guessed(guess_who_waits))
+schedule_gantt({name: work_before(runs[name].trace) for name in runs if "gather" in name})
 
 # %% [markdown]
 # **Explain.** All wait for rank 3, in both. No algorithm can help: everybody needs what rank 3 does
@@ -735,30 +750,33 @@ def losses_for_the_log():
 run_ranks(losses_for_the_log, 3)
 
 # %% [markdown]
-# **Explain.** Whom does rank 0 wait for? Now move the one line that must move, run the cell again,
-# and keep the `print` on rank 0.
+# **Explain.** Rank 0 waits for ranks 1 and 2, which never call it: they have returned. Move the one
+# line that must move, so that all ranks call the all-gather and only rank 0 prints, and run the
+# cell again.
 #
 # ### Explore
 #
-# Your own all-gather, run again for every world size that you choose. (Without a running kernel you
-# see four ranks.) How do row sums grow? And the whole matrix?
+# The all-gather, run again for every world size that you choose. (Without a running kernel you see
+# four ranks.) How do row sums grow with the number of ranks $n$? And the whole matrix? (Row sums
+# grow as $n-1$, all of it as $n(n-1)$. That is what lesson 02 will bring down.)
 
 # %%
 from course_lib.views.explore import explore
 
 
-def my_all_gather(ranks=4):
-    return traffic_matrix(run_ranks(collect_all, ranks, all_gather_by_sends).trace)
+def all_gather_on(ranks=4):
+    return traffic_matrix(run_ranks(collect_all, ranks, my_all_gather).trace)
 
 
-explore(my_all_gather, ranks=[2, 3, 4, 5, 8])
+explore(all_gather_on, ranks=[2, 3, 4, 5, 8])
 
 # %% [markdown]
 # ## 7. Without the notebook
 #
 # Nothing in your functions belongs to this course. On a cluster, `torchrun` starts the ranks, and
 # the script calls `dist.init_process_group` itself. Here are your two functions in such a script,
-# unchanged. (`GLOO_SOCKET_IFNAME` is the network to use: within one machine, the loopback.)
+# unchanged. (If they use helpers from other cells, put those into the script too: it sees nothing
+# of this notebook. `GLOO_SOCKET_IFNAME` is the network to use: within one machine, the loopback.)
 
 # %%
 import inspect
@@ -767,7 +785,26 @@ import subprocess
 import sys
 import tempfile
 
-script = f"""
+
+def under_torchrun(script, ranks):
+    """What the script prints, or the first error that it raises."""
+    loopback = {"GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo"}
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "gather.py"
+        file.write_text(script)
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        done = subprocess.run(
+            [*torchrun, "--nproc-per-node", str(ranks), str(file)],
+            env={**os.environ, **loopback},
+            capture_output=True,
+            text=True,
+        )
+    errors = [line for line in done.stderr.splitlines() if "Error: " in line]
+    return done.stdout.strip() or (errors[0] if errors else done.stderr)
+
+
+if solved(broadcast_by_sends, all_gather_by_sends):
+    script = f"""
 import torch
 import torch.distributed as dist
 
@@ -781,18 +818,7 @@ if dist.get_rank() == 0:
     print(dist.get_world_size(), "ranks under torchrun:", [piece.item() for piece in pieces])
 dist.destroy_process_group()
 """
-loopback = {"GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo"}
-with tempfile.TemporaryDirectory() as folder:
-    file = pathlib.Path(folder) / "gather.py"
-    file.write_text(script)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    done = subprocess.run(
-        [*torchrun, "--nproc-per-node", "2", str(file)],
-        env={**os.environ, **loopback},
-        capture_output=True,
-        text=True,
-    )
-print(done.stdout or done.stderr, end="")
+    print(under_torchrun(script, 2))
 
 # %% [markdown]
 # ## 8. At scale
@@ -801,6 +827,15 @@ print(done.stdout or done.stderr, end="")
 # *used*.
 
 # %%
+from course_lib.simulate import costs, hardware, model_state_bytes
+
+
+def wall_by_the_library(parameters, device_bytes):
+    train = round(model_state_bytes(parameters, 1, 0))
+    return 4 * parameters, train, -(-train // device_bytes)
+
+
+wall = yours_or(memory_wall, wall_by_the_library)
 models = {
     "GPT-2": (1_500_000_000, "one V100 of 32 GB has room for it"),
     "LLaMA-65B": (65_000_000_000, "2,048 A100s of 80 GB"),
@@ -809,7 +844,7 @@ models = {
 }
 print(f"{'':13}{'weights':>9}{'training':>10}{'80 GB devices':>15}   in the paper")
 for name, (size, used) in models.items():
-    hold, train, devices = memory_wall(size, 80 * 10**9)
+    hold, train, devices = wall(size, 80 * 10**9)
     print(f"{name:13}{hold / 1e9:>6.0f} GB{train / 1e9:>7.0f} GB{devices:>15}   {used}")
 
 # %% [markdown]
@@ -825,8 +860,6 @@ for name, (size, used) in models.items():
 # Gbit/s (InfiniBand HDR) each: one by one, as yours, and in the tree of section 6.
 
 # %%
-from course_lib.simulate import costs, hardware
-
 link = hardware.LINKS["InfiniBand HDR"]
 print("ranks   from the root, one by one   in a tree")
 for n in (8, 64, 1024):
@@ -848,39 +881,14 @@ for n in (8, 64, 1024):
 #
 # ### "A small message leaves at once. Only a large one waits for its receiver."
 #
-# One explanation of programs that work in a test and hang in earnest. Test it.
+# One explanation of programs that work in a test and hang in earnest. You have tested it: in
+# section 4 both ranks sent 12 bytes first, and both waited.
 #
-# **Predict.** `swap`, with one number and with a million. What happens, `"works"` or `"hangs"`?
-
-# %%
-### BEGIN SOLUTION
-guess_one = "hangs"
-guess_million = "hangs"
-### END SOLUTION
-
-
-# %%
-def swap_of(numel):
-    other = 1 - dist.get_rank()
-    theirs = torch.empty(numel)
-    dist.send(torch.ones(numel), dst=other)
-    dist.recv(theirs, src=other)
-
-
-for numel in (1, 1_000_000):
-    try:
-        run_ranks(swap_of, 2, numel)
-        print(f"{4 * numel:9,} bytes: works")
-    except RankTimeout:
-        print(f"{4 * numel:9,} bytes: hangs")
-print("your guesses:", guessed(guess_one, guess_million))
-
-# %% [markdown]
-# With gloo, which PyTorch uses between CPUs, the claim is false: four bytes wait as well. Many MPI
-# libraries do copy small messages into a buffer of their own, so there it is true. The MPI standard
-# leaves that to the library (section 3.4) and calls a program *safe* if it needs no such buffer
-# (section 3.5). Between GPUs, with NCCL, Python gets on as soon as the send is queued, and it is
-# the GPU that waits. One program, three behaviours: write code that needs no buffer.
+# So with gloo, which PyTorch uses between CPUs, the claim is false. Many MPI libraries do copy
+# small messages into a buffer of their own, so there it is true. The MPI standard leaves that to
+# the library (section 3.4) and calls a program *safe* if it needs no such buffer (section 3.5).
+# Between GPUs, with NCCL, Python gets on as soon as the send is queued, and it is the GPU that
+# waits. One program, three behaviours: write code that needs no buffer.
 #
 # ### "When `isend` has returned, the message has left."
 #
@@ -972,10 +980,17 @@ print("your guess:", guessed(guess_received))
 #
 # The third basic collective. The root has a list of $n$ tensors, one for each rank, and every rank
 # needs its own. Each piece travels once, from the root to its owner; nothing else is sent. The
-# arguments are those of `dist.scatter`.
+# arguments are those of `dist.scatter`. A piece can have any shape, even none; then `output[:] =
+# piece` fails, and `output.copy_(piece)` works.
 #
 # **Predict** for pieces of 4000 bytes on four ranks: how many bytes does the root send? How many
-# would it send if it broadcast the whole list?
+# would have to be sent if it broadcast the whole list?
+
+# %%
+### BEGIN SOLUTION
+guess_scatter = 12_000
+guess_list = 48_000
+### END SOLUTION
 
 
 # %% exercise="scatter_by_sends"
@@ -995,6 +1010,22 @@ def scatter_by_sends(output: torch.Tensor, pieces: list[torch.Tensor] | None, ro
 
 # %% check="scatter_by_sends"
 check(scatter_by_sends)
+
+
+# %%
+def hand_out():
+    root = dist.get_rank() == 0
+    pieces = [torch.full((1000,), float(rank)) for rank in range(4)] if root else None
+    mine = torch.empty(1000)
+    scatter_by_sends(mine, pieces, 0)
+    return mine[0].item()
+
+
+if solved(scatter_by_sends):
+    handed_out = run_ranks(hand_out, 4)
+    print(list(handed_out), "sent:", handed_out.trace.traffic().sent)
+print("broadcasting the whole list would send 4 * 3 * 4000 =", 4 * 3 * 4000, "bytes")
+print("your guesses:", guessed(guess_scatter, guess_list))
 
 # %% [markdown]
 # ## 12. What to read
