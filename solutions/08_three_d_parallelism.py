@@ -462,10 +462,11 @@ print(plans.text(rows=5, refusals=3))
 
 # %% [markdown]
 # How far to trust it? It knows nothing of kernels, of jitter, of failures. Against published runs
-# its throughput is off by up to 5 % for the ten models of Megatron-LM's table, to which its two
-# free numbers were fitted, and by 14 % and 24 % for two that it was not fitted to. `from
-# course_lib.simulate.published import error_table` shows it row by row. Take its ranking as advice,
-# its seconds as a guess.
+# its throughput is off by up to 6 % for the ten models of Megatron-LM's table, to which its two
+# free numbers were fitted, and for 52 that it was not fitted to by 8 % in the mean and 20 % at
+# most: ZeRO-3 on 1536 A100s, where it fails, and FSDP on 128, where it does well.
+# `from course_lib.simulate.accuracy import error_table` shows them row by row. Take its ranking as
+# advice, its seconds as a guess.
 #
 # **Predict, then move the sliders.** What happens to the best mesh as the batch falls from 1536 to
 # 128? As the nodes grow to 1024?

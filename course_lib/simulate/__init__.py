@@ -19,12 +19,13 @@ from .memory import (
     model_state_bytes,
     step_traffic_elements,
 )
+from .models import MODELS
 from .offload import Offloaded, offload_optimizer
 from .pipeline import simulate
 from .planner import plan
 from .plans import Plan, Plans
 from .replaying import replay
-from .software import MEGATRON_2021, MODERN, Software
+from .software import DEEPSPEED_2021, MEGATRON_2021, MEGATRON_2022, MODERN, Software
 from .transformer import Transformer, training_days
 
 __all__ = [
@@ -32,13 +33,16 @@ __all__ = [
     "CLUSTERS",
     "COMMUNICATION",
     "COMPUTE",
+    "DEEPSPEED_2021",
     "DEVICES",
     "FP32_ADAM",
     "LINKS",
     "MEGATRON_2021",
+    "MEGATRON_2022",
     "MEGATRON_BF16",
     "MEGATRON_FP16",
     "MIXED_ADAM",
+    "MODELS",
     "MODERN",
     "Cluster",
     "Device",

@@ -80,8 +80,8 @@ def simulate_blocking(
         runs = [n for n, step in enumerate(program) if step.action == "run"]
         waits = [n for n, step in enumerate(program) if step.action != "run"]
         starts = [result.starts[lane.tasks[n]] for n in runs]
-        what = [program[n].op for n in runs]
-        tracks.append(Track(rank, COMPUTE, starts, [ends[n] for n in runs], what))
+        ops = [program[n].op for n in runs]
+        tracks.append(Track(rank, COMPUTE, starts, [ends[n] for n in runs], ops))
         starts = [arrivals[n] for n in waits]
         what = [f"{program[n].action} {program[n].op}" for n in waits]
         tracks.append(Track(rank, COMMUNICATION, starts, [ends[n] for n in waits], what))
@@ -113,8 +113,8 @@ def _lanes(programs: Sequence[Sequence[Step]], costs: Costs) -> list[Lane]:
     before: dict[Step, int] = {}
     task = 0
     for program in programs:
-        for place, step in enumerate(program):
-            before[step] = task - 1 if place else NOTHING
+        for index, step in enumerate(program):
+            before[step] = task - 1 if index else NOTHING
             task += 1
     partner = {"send": "receive", "receive": "send"}
     lanes = []
@@ -135,9 +135,9 @@ def _hang(programs: Sequence[Sequence[Step]], lanes: Sequence[Lane], result: Run
     """Where each stuck rank stands, and after which of its operations."""
     lines, stages = ["with blocking sends these stages wait for each other for ever:"], []
     for rank, task, _ in result.stuck:
-        place = lanes[rank].tasks.index(task)
-        step = programs[rank][place]
-        done = [earlier.op for earlier in programs[rank][:place] if earlier.action == "run"]
+        index = lanes[rank].tasks.index(task)
+        step = programs[rank][index]
+        done = [earlier.op for earlier in programs[rank][:index] if earlier.action == "run"]
         after = f"after {done[-1]}" if done else "before its first operation"
         lines.append(f"  stage {step.stage} (rank {rank}, {after}) {step}")
         stages.append(step.stage)

@@ -93,13 +93,15 @@ def megatron_activation_bytes(
         )
     tokens = model.seq * micro_batch
     layer = tokens * model.hidden * (34 if sequence_parallel else 10 + 24 / t)
-    saved = layer * model.layers + p * tokens * (8 + model.hidden)  # ids, embedding's dropout
+    saved: float = layer * model.layers + p * tokens * (
+        8 + model.hidden
+    )  # ids, embedding's dropout
     if chunks > 1:
         saved *= 1 + (p - 1) / (p * chunks)
     elif microbatches is not None:
         saved *= min(1, microbatches / p)
     if sequence_parallel:
-        output = 4 * tokens * (model.hidden + model.vocab) if p == 1 else 0
+        output = 4.0 * tokens * (model.hidden + model.vocab) if p == 1 else 0.0
         return (saved + output) / t
     output = 2 * tokens * (model.hidden + model.vocab / t) if p == 1 else 0
     return 1.05 * (saved + output)

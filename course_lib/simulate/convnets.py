@@ -1,7 +1,7 @@
 """Networks for images that scaling was measured on, layer by layer: parameters and operations.
 
 Parameters are exact and include biases and normalisation; operations are multiply-adds of one
-forward pass of an image, of convolutions and linear layers alone.
+forward pass of an image, of convolutions and linear layers only.
 """
 
 from typing import NamedTuple
@@ -21,9 +21,9 @@ def vgg16() -> list[Part]:
     """Simonyan & Zisserman 2014, configuration D; images of 224 x 224. 138,357,544 parameters."""
     parts, channels, size = [], 3, 224
     for number, widths in enumerate(((64, 64), (128, 128), (256,) * 3, (512,) * 3, (512,) * 3), 1):
-        for place, width in enumerate(widths, 1):
+        for index, width in enumerate(widths, 1):
             weights = 9 * channels * width
-            parts.append(Part(f"conv{number}_{place}", weights + width, weights * size**2))
+            parts.append(Part(f"conv{number}_{index}", weights + width, weights * size**2))
             channels = width
         size //= 2  # max pooling
     for name, width, outputs in (("fc6", 512 * 7 * 7, 4096), ("fc7", 4096, 4096)):

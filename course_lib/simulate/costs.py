@@ -200,7 +200,7 @@ def bus_bandwidth(op: str, p: int, nbytes: float, seconds: float) -> float:
 
 
 def _power_of_two(p: int) -> int:
-    """lg p, for the algorithms whose formula holds for powers of two alone."""
+    """lg p, for the algorithms whose formula holds only for powers of two."""
     rounds = p.bit_length() - 1
     if p < 1 or 2**rounds != p:
         raise ValueError(f"this algorithm's cost is known for powers of two; p = {p} is not one")

@@ -32,7 +32,7 @@ def bucket_layers(
 ) -> list[list[int]]:
     """Indices of layers, last layer first: neighbours share a bucket while they fit.
 
-    A layer that is larger than a bucket goes alone. `first_bucket_bytes` is the size of the first
+    A layer that is larger than a bucket gets its own. `first_bucket_bytes` is the size of the first
     bucket, where it is smaller than the others.
     """
     if bucket_bytes <= 0:
@@ -42,8 +42,9 @@ def bucket_layers(
     for index in reversed(range(len(layers))):
         if not buckets or layers[index].nbytes > room:
             buckets.append([])
-            small = len(buckets) == 1 and first_bucket_bytes is not None
-            room = min(first_bucket_bytes, bucket_bytes) if small else bucket_bytes
+            room = bucket_bytes
+            if len(buckets) == 1 and first_bucket_bytes is not None:
+                room = min(first_bucket_bytes, bucket_bytes)
         buckets[-1].append(index)
         room -= layers[index].nbytes
     return buckets

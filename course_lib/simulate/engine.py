@@ -14,7 +14,8 @@ create than to simulate.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-NOTHING = -1  # the need of a task that waits for its lane alone
+NEVER = -1.0  # the start and end of a task that has not run; times are not negative
+NOTHING = -1  # the need of a task that waits only for its lane
 
 
 class Lane:
@@ -45,17 +46,17 @@ class Stuck(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Start and end by task number, None for what never ran; the lanes that could not go on."""
+    """Start and end by task number, NEVER for what did not run; the lanes that could not go on."""
 
-    starts: list[float | None]
-    ends: list[float | None]
+    starts: list[float]
+    ends: list[float]
     stuck: list[Stuck]
 
 
 def run(lanes: Sequence[Lane], tasks: int) -> Run:
     """Play all lanes to their ends, or until none can go on; tasks are numbered range(tasks)."""
-    starts: list[float | None] = [None] * tasks
-    ends: list[float | None] = [*starts, 0]  # the last one is the end of NOTHING
+    starts: list[float] = [NEVER] * tasks
+    ends: list[float] = [*starts, 0]  # the last one is the end of NOTHING
     sleeping: dict[int, list[int]] = {}  # task -> lanes that wait for its end
     awake = list(range(len(lanes)))
 
@@ -65,7 +66,7 @@ def run(lanes: Sequence[Lane], tasks: int) -> Run:
         for task, seconds, need, lag in zip(
             lane.tasks, lane.seconds, lane.needs, lane.lags, strict=True
         ):
-            if ends[need] is None:
+            if ends[need] == NEVER:
                 yield need
             ready = ends[need] + lag
             if ready > now:
@@ -83,7 +84,7 @@ def run(lanes: Sequence[Lane], tasks: int) -> Run:
         if need is not None:
             sleeping.setdefault(need, []).append(number)
     stuck = sorted(
-        Stuck(number, next(task for task in lanes[number].tasks if starts[task] is None), need)
+        Stuck(number, next(task for task in lanes[number].tasks if starts[task] == NEVER), need)
         for need, waits in sleeping.items()
         for number in waits
     )

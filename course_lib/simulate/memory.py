@@ -15,7 +15,7 @@ Recompute = Literal["none", "selective", "full"]
 
 @dataclass(frozen=True)
 class StateBytes:
-    """Bytes a parameter takes as parameter, as gradient, and in the optimizer.
+    """Bytes per parameter, as parameter, as gradient, and in the optimizer.
 
     `optimizer` includes the fp32 copy of the parameter, where the parameter itself is shorter.
     """
@@ -84,7 +84,7 @@ def layer_activation_bytes(
 
     Of sbh(34 + 5as/h), tensor parallelism divides all but 10 sbh by t (layer norms, dropouts and
     the inputs of the two blocks), sequence parallelism those too. Selective recomputation drops
-    the attention matrices, 5as/h; full recomputation keeps the layer's input alone.
+    the attention matrices, 5as/h; full recomputation keeps only the layer's input.
     """
     if tensor_parallel < 1 or micro_batch < 1:
         raise ValueError(

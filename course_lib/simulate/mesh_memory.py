@@ -87,9 +87,11 @@ def footprint(
         StateBytes(0, states.gradient, 0),
         StateBytes(0, 0, states.optimizer),
     )
-    held = [model_state_bytes(parameters, mesh.data, zero, part) for part in sizes]
+    held, gradients, optimizer = (
+        model_state_bytes(parameters, mesh.data, zero, part) for part in sizes
+    )
     if mesh.data > 1 and zero == 3:
-        held[0] += 2 * states.parameter * layer
+        held += 2 * states.parameter * layer
     if mesh.data > 1 and zero >= 2:
-        held[1] += 2 * states.gradient * layer
-    return Footprint(*held, activations=0.0)
+        gradients += 2 * states.gradient * layer
+    return Footprint(held, gradients, optimizer, activations=0.0)

@@ -2,7 +2,7 @@
 
 Ren et al., "ZeRO-Offload", USENIX ATC 2021: 16-bit parameters and both passes stay on the device;
 16-bit gradients, fp32 states and the optimizer's step go to the host. Each step gradients cross the
-bus downwards and parameters upwards, 2 + 2 bytes a parameter, the least of any such cut.
+bus downwards and parameters upwards, 2 + 2 bytes per parameter, the least of any such cut.
 """
 
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ def offload_optimizer(
 ) -> Offloaded:
     """ZeRO-Offload on `world_size` devices: each hands its share of gradients and states down.
 
-    One device holds 2 bytes a parameter in place of 16 and sends 4 a step. More devices divide the
-    host's part and the bus's; each still has all parameters, gathered after the update.
+    One device holds 2 bytes per parameter in place of 16 and sends 4 a step. More devices divide
+    the host's part and the bus's; each still has all parameters, gathered after the update.
     """
     kept = model_state_bytes(parameters, world_size, 0, StateBytes(states.parameter, 0, 0))
     moved = StateBytes(0, states.gradient, states.optimizer)

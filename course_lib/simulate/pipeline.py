@@ -94,7 +94,7 @@ def simulate(
                                 not, half of it where left out
     send                        from the end of an operation to its result on the next rank
 
-    Raises a ValueError that shows the place if the schedule is not valid.
+    Raises a ValueError that shows where if the schedule is not valid.
     """
     home = check_complete(schedule)
     number = Numbering(schedule)
@@ -142,7 +142,7 @@ def _plan(
     kind: str, number: Numbering, costs: Costs, home: dict[int, int]
 ) -> list[tuple[int, float, int, float]]:
     """By stage: number of microbatch 0, time, how far its neighbour's number is (0: none), lag."""
-    plan = []
+    plan: list[tuple[int, float, int, float]] = []
     for stage in range(number.stages):
         first = number(Op(kind, stage, 0))
         other = number.neighbour(kind, stage)

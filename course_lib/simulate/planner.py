@@ -11,7 +11,6 @@ A device of 80 GB counts 80 x 10^9 bytes; that it has 80 x 2^30 leaves 6 GB for 
 buffers of communication and fragmentation, of which the formulas know nothing.
 """
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -41,13 +40,17 @@ def plan(
     zero: Sequence[int] = ZERO_STAGES,
     recompute: Sequence[Recompute] | None = None,
     allow: Callable[[Mesh], bool] = lambda mesh: True,
+    micro_batch: int | None = None,
+    chunks: int | None = None,
 ) -> Plans:
     """All ways to train `model` with `global_batch` sequences a step on all devices of `cluster`.
 
-    states     bytes a parameter takes
-    zero       stages to try
-    recompute  what to try; left out, all that `software` can do
-    allow      meshes to try, such as `lambda mesh: mesh.tensor == 8`
+    states       bytes per parameter
+    zero         stages to try
+    recompute    what to try; left out, all that `software` can do
+    allow        meshes to try, such as `lambda mesh: mesh.tensor == 8`
+    micro_batch  sequences in a microbatch; left out, whatever divides is tried
+    chunks       stages on each pipeline rank (1: no interleaving); left out, whatever divides
 
     Where nothing fits, the answer's `remedies` say what would. Raises a ValueError for numbers that
     make no sense.
@@ -62,7 +65,20 @@ def plan(
             raise ValueError(
                 f"{software.name} can recompute {', '.join(software.recomputations)}, not {way!r}"
             )
-    search = _Search(model, cluster, global_batch, software, states, tuple(zero), recompute)
+    for name, value in (("micro_batch", micro_batch), ("chunks", chunks)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} = {value}, at least 1")
+    search = _Search(
+        model,
+        cluster,
+        global_batch,
+        software,
+        states,
+        tuple(zero),
+        recompute,
+        micro_batch,
+        chunks,
+    )
     ranked: list[Plan] = []
     refused: list[Refused] = []
     for mesh in _meshes(cluster.size):
@@ -104,12 +120,21 @@ class _Search:
     states: StateBytes
     zero: tuple[int, ...]
     recompute: tuple[Recompute, ...]
-    smallest: bool = False  # microbatches of one sequence and no interleaving: the least memory
+    micro_batch: int | None = None
+    chunks: int | None = None
 
     def least(self, cluster: Cluster) -> "_Search":
         """On `cluster`, what takes the least memory: enough to know whether anything fits."""
         zero, recompute = (max(self.zero),), (self.recompute[-1],)
-        return replace(self, cluster=cluster, zero=zero, recompute=recompute, smallest=True)
+        micro_batch = self.micro_batch or 1
+        return replace(
+            self,
+            cluster=cluster,
+            zero=zero,
+            recompute=recompute,
+            micro_batch=micro_batch,
+            chunks=self.chunks or 1,
+        )
 
     def on(self, mesh: Mesh) -> list[Plan] | Refused:
         """The best plan for each schedule, stage and recomputation, or why there is none."""
@@ -121,43 +146,66 @@ class _Search:
             return Refused(mesh, f"{model.layers} layers do not divide over {mesh.pipeline} stages")
         if self.batch % mesh.data:
             return Refused(mesh, f"{self.batch} sequences {_OVER} {mesh.data} replicas")
+        share = self.batch // mesh.data
+        if self.micro_batch and share % self.micro_batch:
+            return Refused(
+                mesh, f"{share} sequences a replica {_OVER} microbatches of {self.micro_batch}"
+            )
         best: dict[tuple[bool, int, Recompute], Plan] = {}
         least: Plan | None = None
-        for way in self._ways(mesh, layers):
-            kind = way.chunks > 1, way.zero, way.recompute
-            if way.memory.total <= self.cluster.device.memory:
-                if kind not in best or way.step.total < best[kind].step.total:
-                    best[kind] = way
-            elif least is None or way.memory.total < least.memory.total:
-                least = way
-        return list(best.values()) or self._too_much(least)
+        for size in [self.micro_batch] if self.micro_batch else divisors(share):
+            fits = False
+            for way in self._ways(mesh, layers, size, share // size):
+                kind = way.chunks > 1, way.zero, way.recompute
+                if way.memory.total <= self.cluster.device.memory:
+                    fits = True
+                    if kind not in best or way.step.total < best[kind].step.total:
+                        best[kind] = way
+                elif least is None or way.memory.total < least.memory.total:
+                    least = way
+            if not fits:
+                break  # a larger microbatch holds no less
+        if best:
+            return list(best.values())
+        if least is None:
+            return Refused(mesh, f"no schedule with {self.chunks} chunks a rank")
+        return self._too_much(least)
 
-    def _ways(self, mesh: Mesh, layers: Sequence[int]) -> Iterator[Plan]:
-        """Every choice on a mesh, whether it fits or not."""
-        model, share = self.model, self.batch // mesh.data
+    def _ways(self, mesh: Mesh, layers: Sequence[int], size: int, count: int) -> Iterator[Plan]:
+        """Every choice on a mesh with microbatches of `size` sequences, whether it fits or not."""
+        model = self.model
         held = stage_parameters(model, layers, mesh.tensor)
         one = 12 * model.hidden**2 / mesh.tensor
         empty = {
             (stage, zero): footprint(parameters, mesh, zero, self.states, one)
             for stage, parameters in enumerate(held)
+            if stage in (0, 1, mesh.pipeline - 1)
             for zero in self.zero
         }
-        sizes = (1,) if self.smallest else _divisors(share)
-        cuts = (1,) if self.smallest or mesh.pipeline == 1 else _divisors(max(layers))
-        for size, recompute in itertools.product(sizes, self.recompute):
-            stages = StageTimes(model, self.cluster, self.software, mesh, layers, size, recompute)
-            count = share // size
-            for chunks in cuts:
+        for recompute in self.recompute:
+            stages = StageTimes(
+                model, self.cluster, self.software, mesh, layers, max(held), size, recompute
+            )
+            for chunks in self._cuts(mesh, max(layers)):
                 if chunks > 1 and count % mesh.pipeline:
                     break  # interleaving goes round in groups of p microbatches
                 saved = saved_by_stage(
                     model, self.software, mesh, layers, size, count, chunks, recompute
                 )
                 for zero in self.zero:
-                    stage = max(saved, key=lambda s, z=zero: empty[s, z].states + saved[s])
-                    memory = empty[stage, zero].with_activations(saved[stage])
-                    step = stages.step(count, chunks, zero, max(held), self.states)
+                    memory = max(
+                        (empty[s, zero].with_activations(saved[s]) for s in saved),
+                        key=lambda footprint: footprint.total,
+                    )
+                    step = stages.step(count, chunks, zero, self.states)
                     yield Plan(model, mesh, chunks, size, count, zero, recompute, memory, step)
+
+    def _cuts(self, mesh: Mesh, layers: int) -> list[int]:
+        """Numbers of chunks to try for a stage of so many layers."""
+        if self.chunks:
+            fits = layers % self.chunks == 0 and (mesh.pipeline > 1 or self.chunks == 1)
+            return [self.chunks] if fits else []
+        return [1] if mesh.pipeline == 1 else divisors(layers)
 
     def _too_much(self, plan: Plan) -> Refused:
         memory = plan.memory
@@ -171,12 +219,13 @@ class _Search:
 
 
 def _meshes(devices: int) -> Iterator[Mesh]:
-    for tensor in _divisors(devices):
-        for pipeline in _divisors(devices // tensor):
+    for tensor in divisors(devices):
+        for pipeline in divisors(devices // tensor):
             yield Mesh(data=devices // tensor // pipeline, tensor=tensor, pipeline=pipeline)
 
 
-def _divisors(number: int) -> list[int]:
+def divisors(number: int) -> list[int]:
+    """From 1 up."""
     small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
     return small + [number // k for k in reversed(small) if k * k != number]
 

@@ -106,7 +106,7 @@ class Plans:
 
     @property
     def meshes(self) -> tuple[Mesh, ...]:
-        """Meshes on which something fits, each at the place of its fastest plan."""
+        """Meshes on which something fits, in the order of their fastest plans."""
         return tuple(dict.fromkeys(plan.mesh for plan in self.ranked))
 
     def of(self, mesh: Mesh) -> Plan:
@@ -130,7 +130,7 @@ class Plans:
         ]
         if self.ranked:
             lines += ["", _HEAD, *(self.of(mesh).text() for mesh in self.meshes[:rows])]
-            lines.append("(the fastest plan of each mesh; shares of the step, exposed alone)")
+            lines.append("(the fastest plan of each mesh; shares of the step, exposed only)")
         else:
             lines.append(self._nothing())
         if self.refused and refusals:

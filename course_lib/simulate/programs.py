@@ -21,26 +21,36 @@ class Computed(Protocol):
     seconds: float
 
 
-class Point(NamedTuple):
-    """A step of a rank's program: "issue" or "wait" for an event, or "compute" for a while."""
+class Call(NamedTuple):
+    """A step of a rank's program: it issues a communication, or waits for it `until` it is over."""
 
     time: float
-    action: str
-    event: Event | None = None
-    seconds: float = 0
-    what: Any = None
+    action: str  # "issue" or "wait"
+    event: Event
+    until: float
 
 
-def read_programs(trace: Recording, compute: Iterable[Computed] | None) -> list[list[Point]]:
+class Work(NamedTuple):
+    """A step of a rank's program: it computes for some seconds."""
+
+    time: float
+    seconds: float
+    what: Any
+
+
+Program = list[Call | Work]
+
+
+def read_programs(trace: Recording, compute: Iterable[Computed] | None) -> list[Program]:
     """Each rank's steps in the order of the recording."""
-    programs: list[list[Point]] = [[] for _ in range(trace.world_size)]
+    programs: list[Program] = [[] for _ in range(trace.world_size)]
     for event in sorted(trace.events, key=lambda event: event.n):
-        programs[event.rank].append(Point(event.issued, "issue", event))
+        programs[event.rank].append(Call(event.issued, "issue", event, event.issued))
         if event.waited is not None and event.done is None:
             raise ValueError(f"{describe(event)} was never over: this run did not finish")
         if event.done is not None:  # without a wait to be seen, it was found to be over just then
             waited = event.done if event.waited is None else event.waited
-            programs[event.rank].append(Point(waited, "wait", event))
+            programs[event.rank].append(Call(waited, "wait", event, event.done))
     if compute is None:
         compute = trace.compute or None
     if compute is None:
@@ -51,17 +61,18 @@ def read_programs(trace: Recording, compute: Iterable[Computed] | None) -> list[
             raise ValueError(f"computation of rank {span.rank} in a world of {trace.world_size}")
         if span.seconds < 0:
             raise ValueError(f"rank {span.rank} computes {span.name} for {span.seconds} seconds")
-        point = Point(span.start, "compute", None, span.seconds, read_label(span.name))
-        programs[span.rank].append(point)
-    return [sorted(program, key=lambda point: point.time) for program in programs]
+        work = Work(span.start, span.seconds, read_label(span.name))
+        programs[span.rank].append(work)
+    return [sorted(program, key=lambda step: step.time) for program in programs]
 
 
-def _fill_gaps(program: list[Point], start: float) -> list[Point]:
+def _fill_gaps(program: Program, start: float) -> Program:
     """Compute whenever not waiting, from `start` on."""
-    filled, now = [], start
-    for point in sorted(program, key=lambda point: point.time):
-        if point.time > now:
-            filled.append(Point(now, "compute", None, point.time - now, COMPUTE))
-        filled.append(point)
-        now = max(now, point.time if point.action == "issue" else point.event.done)
+    filled: Program = []
+    now = start
+    for step in sorted(program, key=lambda step: step.time):
+        if step.time > now:
+            filled.append(Work(now, step.time - now, COMPUTE))
+        filled.append(step)
+        now = max(now, step.until if isinstance(step, Call) else step.time)
     return filled

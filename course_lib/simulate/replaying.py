@@ -22,7 +22,7 @@ from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Timeline, Track
 from .cluster import Cluster
 from .collectives import collective_seconds
 from .engine import NOTHING, Lane, Run, Stuck, run
-from .programs import Computed, Point, read_programs
+from .programs import Computed, Program, Work, read_programs
 from .transfers import Recording, Transfer, describe, transfers_of
 
 _Moved = tuple[int, Any, Any]  # task, name, and the recorded event if it was one
@@ -73,7 +73,7 @@ def replay(
 
 
 def _main_lanes(
-    programs: Sequence[Sequence[Point]],
+    programs: Sequence[Program],
     transfers: Sequence[Transfer],
     speed: float,
     number: _Numbers,
@@ -88,13 +88,13 @@ def _main_lanes(
     lanes = []
     for rank, program in enumerate(programs):
         lane = Lane()
-        for place, point in enumerate(program):
-            if point.action == "compute":
-                lane.add(number["compute", rank, place], point.seconds / speed)
+        for index, step in enumerate(program):
+            if isinstance(step, Work):
+                lane.add(number["compute", rank, index], step.seconds / speed)
             else:
-                who = rank, point.event.n
-                need = needs[who] if point.action == "wait" else NOTHING
-                lane.add(number[point.action, *who], 0, need)
+                who = rank, step.event.n
+                need = needs[who] if step.action == "wait" else NOTHING
+                lane.add(number[step.action, *who], 0, need)
         lanes.append(lane)
     return lanes
 
@@ -138,11 +138,11 @@ def _link_lanes(
 
 
 def _compute_tracks(
-    programs: Sequence[Sequence[Point]], main: Sequence[Lane], result: Run
+    programs: Sequence[Program], main: Sequence[Lane], result: Run
 ) -> Iterator[Track]:
     for rank, (program, lane) in enumerate(zip(programs, main, strict=True)):
         steps = zip(program, lane.tasks, strict=True)
-        spans = [(task, point.what, None) for point, task in steps if point.action == "compute"]
+        spans = [(task, step.what, None) for step, task in steps if isinstance(step, Work)]
         yield _track(rank, COMPUTE, spans, result)
 
 
@@ -177,10 +177,11 @@ def _track(rank: int, name: str, spans: Sequence[_Moved], result: Run) -> Track:
     )
 
 
-def _stuck(stuck: Stuck, main: Sequence[Lane], programs: Sequence[Sequence[Point]]) -> str:
+def _stuck(stuck: Stuck, main: Sequence[Lane], programs: Sequence[Program]) -> str:
     """Lanes of ranks come first, so the first stuck lane is one."""
-    point = programs[stuck.lane][main[stuck.lane].tasks.index(stuck.task)]
+    step = programs[stuck.lane][main[stuck.lane].tasks.index(stuck.task)]
+    who = f"rank {stuck.lane}" if isinstance(step, Work) else describe(step.event)
     return (
-        f"{describe(point.event)} waits for ever: the recording's order does not hold together;"
+        f"{who} waits for ever: the recording's order does not hold together;"
         " are its clocks comparable?"
     )

@@ -54,7 +54,8 @@ def training_days(
 ) -> float:
     """Days on `devices` of `flops_per_second` each: 8TP/(nX), Eq. 4; 6TP/(nX) if nothing is redone.
 
-    A forward is 2 operations a parameter and token, a backward 4; attention's scores are left out.
+    A forward is 2 operations per parameter and token, a backward 4; attention's scores are left
+    out.
     """
     for name, value in (("devices", devices), ("flops_per_second", flops_per_second)):
         if not value > 0:

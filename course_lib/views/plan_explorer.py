@@ -1,9 +1,9 @@
 """The planner under sliders: model, cluster, nodes, batch; memory and time of the best meshes."""
 
 from course_lib.simulate.cluster import CLUSTERS
+from course_lib.simulate.models import MODELS
 from course_lib.simulate.planner import plan
 from course_lib.simulate.plans import Plan, Plans
-from course_lib.simulate.transformer import Transformer
 
 from .charts import Field, round_numbers, stack
 from .drawing import SMALL, Picture
@@ -12,14 +12,7 @@ from .palette import MEMORY, STEP
 from .units import size_text, time_text
 from .view import View, said
 
-MODELS = {
-    "GPT-2 1.5B": Transformer(48, 1600, 25, seq=1024, vocab=50257),
-    "7.5B": Transformer(36, 4096, 32, seq=2048, vocab=51200),
-    "LLaMA 65B": Transformer(80, 8192, 64, seq=2048, vocab=32000),
-    "GPT-3 175B": Transformer(96, 12288, 96, seq=2048, vocab=51200),
-    "Llama 3 405B": Transformer(126, 16384, 128, seq=8192, vocab=128256),
-    "1T": Transformer(128, 25600, 160, seq=2048, vocab=51200),
-}
+SHOWN = ("GPT-2 1.5B", "7.5B", "LLaMA 65B", "GPT-3 175B", "Llama 3 405B", "1T")
 _ROWS, _ROW = 8, 38  # meshes, and pixels for each
 _HELD = ("parameters", "gradients", "optimizer", "activations")
 
@@ -51,7 +44,7 @@ def plan_explorer() -> Explorer:
     return explore(
         planned,
         height=490,
-        model=list(MODELS),
+        model=list(SHOWN),
         cluster=Control(list(CLUSTERS), "kind of node"),
         nodes=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048],
         batch=Control(

@@ -10,10 +10,10 @@ from course_lib.simulate import (
     MEGATRON_2021,
     MEGATRON_BF16,
     MEGATRON_FP16,
+    MODELS,
     MODERN,
     Mesh,
     Software,
-    Transformer,
     activation_bytes,
     dgx_a100,
     dgx_h100,
@@ -24,15 +24,13 @@ from course_lib.simulate import (
 from course_lib.simulate.hardware import A100_80GB
 from course_lib.simulate.mesh_memory import footprint, in_flight, saved_by_stage
 from course_lib.simulate.mesh_stages import stage_layers, stage_parameters
-from course_lib.simulate.mesh_time import StageTimes, StepTime, data_seconds, scatter_seconds
+from course_lib.simulate.mesh_time import StageTimes, StepTime
 from course_lib.simulate.plans import Refused
 from course_lib.techniques.schedules import interleaved, one_f_one_b
 
 GB = 10**9
-GPT_3 = Transformer(96, 12288, 96, seq=2048, vocab=51200)
-SMALL = Transformer(24, 2304, 24, seq=2048, vocab=51200)
-MT_NLG = Transformer(105, 20480, 128, seq=2048, vocab=51200)
-LLAMA_3 = Transformer(126, 16384, 128, seq=8192, vocab=128256)
+GPT_3, MT_NLG = MODELS["GPT-3 175B"], MODELS["MT-NLG 530B"]
+SMALL, LLAMA_3 = MODELS["1.7B"], MODELS["Llama 3 405B"]
 
 
 # ------------------------------------------------------------------------------------------------
@@ -154,8 +152,8 @@ def test_the_bubble_is_that_of_the_simulated_schedule():
     for chunks, table in ((1, one_f_one_b(p, m)), (3, interleaved(p, m, 3))):
         one = dgx_a100.with_links(between="InfiniBand NDR")
         mesh = Mesh(data=1, tensor=1, pipeline=p)
-        stages = StageTimes(model, one, MEGATRON_2021, mesh, [6] * p, 1, "none")
-        step = stages.step(m, chunks, 0, 1, MEGATRON_FP16)
+        stages = StageTimes(model, one, MEGATRON_2021, mesh, [6] * p, 1e9, 1, "none")
+        step = stages.step(m, chunks, 0, MEGATRON_FP16)
         played = simulate(table)
         assert step.bubble / (step.compute + step.bubble) == pytest.approx(
             played.bubble_fraction, rel=1e-3
@@ -198,57 +196,36 @@ def test_gathered_layers_come_on_top_at_stage_3():
     assert held.with_activations(7).total == held.states + 7
 
 
-def test_an_all_reduce_is_a_scatter_and_a_gather():
-    from course_lib.simulate import hierarchical_all_reduce
-
-    cluster = dgx_a100.with_nodes(4)
-    ours = 2 * scatter_seconds(cluster, 32, 1, 1 * GB)
-    assert ours == pytest.approx(hierarchical_all_reduce(cluster, range(32), 1 * GB))
-    # Eight ranks apart: one on each node, so that everything goes over the network
-    apart = scatter_seconds(cluster, 4, 8, 1 * GB)
-    beta = cluster.between.beta
-    assert apart == pytest.approx(3 / 4 * GB * beta + 3 * cluster.between.alpha)
-
-
-def test_data_parallel_traffic_by_stage():
-    cluster, states = dgx_a100.with_nodes(4), MEGATRON_FP16
-    times = [
-        data_seconds(
-            cluster, Mesh(data=4, tensor=8, pipeline=1), 1e9, zero, states, microbatches=3, hides=0
-        )
-        for zero in range(4)
-    ]
-    one = scatter_seconds(cluster, 4, 8, 2e9)
-    assert times == pytest.approx([2 * one, 2 * one, 4 * one, 9 * one])
-    hidden = data_seconds(cluster, Mesh(data=4, tensor=8, pipeline=1), 1e9, 3, states, 3, hides=100)
-    assert (
-        hidden
-        == data_seconds(cluster, Mesh(data=1, tensor=8, pipeline=1), 1e9, 0, states, 3, 0)
-        == 0
-    )
-
-
 def test_the_parts_of_a_step_add_up_and_compute_is_what_the_device_can_do():
-    found = plan(SMALL, dgx_a100, 64, MEGATRON_2021, MEGATRON_FP16).of(
-        Mesh(data=8, tensor=1, pipeline=1)
-    )
+    found = plan(SMALL, dgx_a100, 64, MEGATRON_2021, MEGATRON_FP16).of(Mesh(data=8))
     parts = [getattr(found.step, field.name) for field in fields(StepTime)]
     assert sum(parts) == found.step.total
     assert found.step.bubble == found.step.tensor == found.step.pipeline == 0
-    assert found.flops_per_second < MEGATRON_2021.matrix * A100_80GB.half_flops
+    assert found.flops_per_second < MEGATRON_2021.matrix * A100_80GB.matmul_flops
     no_passes = replace(MEGATRON_2021, passes=0)
     ideal = plan(SMALL, dgx_a100, 64, no_passes, MEGATRON_FP16, recompute=("none",)).best
-    work = SMALL.flops(64) / 8 / (0.63 * A100_80GB.half_flops)
+    work = SMALL.flops(64) / 8 / (MEGATRON_2021.matrix * A100_80GB.matmul_flops)
     assert ideal.step.compute == pytest.approx(work)
 
 
-def test_tensor_parallelism_stays_inside_the_node_for_speed():
-    cluster = dgx_a100.with_nodes(4)
-    inside, across = (scatter_seconds(cluster, t, 1, GB) for t in (8, 16))
-    assert across > 1.5 * inside
-    slow = dgx_a100.with_links(inside="10 GbE")
-    best = {c.inside.name: plan(SMALL, c, 64, MEGATRON_2021).best.mesh for c in (dgx_a100, slow)}
-    assert best["10 GbE"].tensor == 1
+def test_a_fused_attention_has_a_rate_of_its_own():
+    device = replace(A100_80GB, attention_share=1e-3)
+    slow, fast = (MODERN.layer_seconds(SMALL, each, 1, 1, "none") for each in (device, A100_80GB))
+    scores = 4 * SMALL.seq**2 * SMALL.hidden
+    less = scores / device.attention_flops - scores / A100_80GB.attention_flops
+    assert slow - fast == pytest.approx(3 * less)
+    plain = [MEGATRON_2021.layer_seconds(SMALL, each, 1, 1, "none") for each in (device, A100_80GB)]
+    assert plain[0] == plain[1]
+
+
+def test_an_early_stop_saves_the_last_product_and_its_reduction():
+    once = replace(MODERN, stops_early=False)
+    saved = once.layer_seconds(SMALL, A100_80GB, 1, 1, "full") - MODERN.layer_seconds(
+        SMALL, A100_80GB, 1, 1, "full"
+    )
+    last = 2 * SMALL.seq * SMALL.hidden * 4 * SMALL.hidden
+    assert saved == pytest.approx(last / (MODERN.matrix * A100_80GB.matmul_flops))
+    assert (once.reduces("full"), MODERN.reduces("full"), MODERN.reduces("none")) == (6, 5, 4)
 
 
 # ------------------------------------------------------------------------------------------------

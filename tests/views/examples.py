@@ -5,13 +5,14 @@ from collections.abc import Callable
 from course_lib.observe import CommEvent, Memory, Trace
 from course_lib.observe.events import Block
 from course_lib.simulate import dgx_a100, plan, simulate
+from course_lib.simulate.models import MODELS
 from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b, zb_h1
 from course_lib.views.cost_curves import cost_curves
 from course_lib.views.explore import Explorer, explore
 from course_lib.views.memory_bars import run_memory
 from course_lib.views.memory_curves import memory_curves
 from course_lib.views.number_range import fp16_range, loss_scales
-from course_lib.views.plan_explorer import MODELS, plan_explorer, plan_view
+from course_lib.views.plan_explorer import plan_explorer, plan_view
 from course_lib.views.ratio_curves import ratio_curves
 from course_lib.views.replay_explorer import replay_explorer, replayed
 from course_lib.views.ring_steps import ring_steps

@@ -4,7 +4,7 @@ import pytest
 
 from course_lib.simulate import Transformer, dgx_a100, plan
 from course_lib.views.palette import MEMORY
-from course_lib.views.plan_explorer import MODELS, plan_explorer, plan_view, planned
+from course_lib.views.plan_explorer import SHOWN, plan_explorer, plan_view, planned
 from tests.views.reading import Moved, boxes, words
 
 SMALL = Transformer(24, 2304, 24, seq=2048, vocab=51200)
@@ -58,4 +58,4 @@ def test_the_widget_begins_with_gpt_3_on_1024_devices():
     explorer = plan_explorer()
     assert explorer.text == planned().text
     assert "174.6B parameters, 1536 sequences of 2048 a step, on 1024 x" in explorer.text
-    assert Moved(explorer).offered("model") == [*MODELS]
+    assert Moved(explorer).offered("model") == [*SHOWN]

@@ -1,0 +1,42 @@
+"""Models by name, with the sizes that their papers and configurations give.
+
+A `Transformer` has one kind of layer, 12 h^2 parameters in it, and an output layer that shares the
+embedding. Models with gated or grouped layers come out near their own count: LLaMA 65B within 1 %,
+Llama 3 405B within 1 %.
+
+Narayanan et al., SC 2021, Tables 1 and 2; Radford et al. 2019; Touvron et al. 2023; Llama Team
+2024; BigScience 2022, Table 3; MosaicML, llm-foundry, scripts/train/yamls/pretrain.
+"""
+
+from .transformer import Transformer
+
+_MEGATRON = {  # billions of parameters: layers, hidden, heads
+    "1.7B": (24, 2304, 24),
+    "3.6B": (30, 3072, 32),
+    "7.5B": (36, 4096, 32),
+    "18.4B": (40, 6144, 48),
+    "22B": (48, 6144, 64),
+    "39.1B": (48, 8192, 64),
+    "76.1B": (60, 10240, 80),
+    "145.6B": (80, 12288, 96),
+    "310.1B": (96, 16384, 128),
+    "1T": (128, 25600, 160),
+}
+_MPT = {
+    "MPT 1B": (24, 2048, 16),
+    "MPT 3B": (32, 2560, 20),
+    "MPT 7B": (32, 4096, 32),
+    "MPT 13B": (40, 5120, 40),
+    "MPT 30B": (48, 7168, 56),
+    "MPT 70B": (80, 8192, 64),
+}
+MODELS = {
+    "GPT-2 1.5B": Transformer(48, 1600, 25, seq=1024, vocab=50257),
+    **{name: Transformer(*sizes, seq=2048, vocab=51200) for name, sizes in _MEGATRON.items()},
+    "GPT-3 175B": Transformer(96, 12288, 96, seq=2048, vocab=51200),
+    "MT-NLG 530B": Transformer(105, 20480, 128, seq=2048, vocab=51200),
+    "BLOOM 176B": Transformer(70, 14336, 112, seq=2048, vocab=250880),
+    "LLaMA 65B": Transformer(80, 8192, 64, seq=2048, vocab=32000),
+    "Llama 3 405B": Transformer(126, 16384, 128, seq=8192, vocab=128256),
+    **{name: Transformer(*sizes, seq=2048, vocab=50368) for name, sizes in _MPT.items()},
+}
