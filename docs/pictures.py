@@ -16,7 +16,7 @@ from tests.browser.lab import Notebook, jupyterlab
 
 FOLDER = Path(__file__).parent
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-WIDTH, HEIGHT = 980, 1090
+WIDTH, HEIGHT = 980, 1110
 NAME = "first_look.ipynb"
 CELLS = (
     new_code_cell(

@@ -18,7 +18,7 @@ from nbformat import NotebookNode
 from course_lib.classroom.release import untouched
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = "text/html"
+VIEW = 'class="course-view"'
 _LINK = re.compile(r"\]\((?:\./)?(\d\d_\w+)\.ipynb(#[^)]*)?\)")
 _INDEX = """\
 <!DOCTYPE html>
@@ -69,7 +69,7 @@ def with_pictures(notebook: NotebookNode, solution: NotebookNode) -> NotebookNod
     drawn = {cell.id: cell.get("outputs", ()) for cell in solution.cells}
     for cell in notebook.cells:
         if cell.cell_type == "code" and "nbgrader" not in cell.metadata:
-            cell.outputs = [o for o in drawn[cell.id] if "course-view" in _picture(o)]
+            cell.outputs = [output for output in drawn[cell.id] if _is_picture(output)]
     return notebook
 
 
@@ -98,9 +98,9 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _picture(output: NotebookNode) -> str:
-    """A stored picture: an image with its words, and the script that lets it be played."""
-    return output.get("data", {}).get(PICTURE, "")
+def _is_picture(output: NotebookNode) -> bool:
+    """Whether it is a view: an image with its words, and the script that lets it be played."""
+    return VIEW in output.get("data", {}).get("text/html", "")
 
 
 if __name__ == "__main__":

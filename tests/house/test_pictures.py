@@ -38,8 +38,8 @@ def test_the_deadlock_is_explained(outputs):
 
 def test_the_schedules_are_drawn(outputs):
     (drawn,) = outputs["schedules"]
-    assert "image/png" in drawn["data"]
-    assert "1F1B: 33 long" in drawn["data"]["text/plain"]
+    assert 'class="course-view"' in drawn["data"]["text/html"]
+    assert "1F1B: 33 " in drawn["data"]["text/plain"]
 
 
 @pytest.mark.parametrize("theme", pictures.THEMES)
