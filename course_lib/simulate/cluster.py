@@ -55,6 +55,11 @@ class Cluster:
             raise ValueError(f"rank {rank} on {self.name} with {self.size} devices")
         return rank // self.devices_per_node
 
+    def adapter(self, rank: int) -> tuple[int, int]:
+        """The node of a rank, and by which of its adapters it goes out: neighbours share."""
+        node, local_rank = divmod(rank, self.devices_per_node)
+        return node, local_rank * self.adapters // self.devices_per_node
+
     def link(self, a: int, b: int) -> Link:
         """What a message from rank a to rank b crosses."""
         return self.inside if self.node(a) == self.node(b) else self.between

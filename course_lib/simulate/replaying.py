@@ -8,8 +8,9 @@ cluster: what each message and each collective costs. A transfer begins when bot
 members, have come to it and its link is free; who waits for it waits until it is over; what was
 issued and waited for later goes on beside the computation.
 
-Each direction between two ranks is a link of its own, and each group carries one collective at a
-time, whatever other groups do; where the cluster's link is `shared`, everything queues for it.
+Inside a node each direction between two ranks is a link of its own. What crosses the network queues
+for the adapters of its nodes, one for each direction. Each group carries one collective at a time.
+Where the cluster's link is `shared`, everything queues for it.
 """
 
 import itertools
@@ -110,10 +111,11 @@ def _link_lanes(
     algorithms: Mapping[str, str],
     number: _Numbers,
 ) -> list[Lane]:
-    """One lane for each pair of ranks and direction, each group, and each shared wire.
+    """One lane for each pair of ranks and direction, each group, each adapter, each shared wire.
 
     Transfers keep the order in which the recording could begin them, so no lane can block one that
-    something before it waits for.
+    something before it waits for. One that crosses the network has its adapters for itself: it
+    waits until all of them have come to it, and holds them until it is over.
     """
     lanes: dict[Hashable, Lane] = defaultdict(Lane)
     for index, transfer in enumerate(transfers):
@@ -121,6 +123,11 @@ def _link_lanes(
         lane = lanes[link.name if link.shared else (transfer.group, transfer.ranks)]
         for event in transfer.events[:1] if transfer.buffered else transfer.events:
             lane.add(number["arrive", index, event.rank], 0, number["issue", event.rank, event.n])
+        adapters = [] if link.shared else _adapters(transfer, cluster)
+        for adapter in adapters:
+            lanes[adapter].add(number["come", index, adapter], 0)
+            lane.add(number["have", index, adapter], 0, number["come", index, adapter])
+            lanes[adapter].add(number["hold", index, adapter], 0, number["move", index])
         if transfer.op == "send":
             seconds = link.seconds(transfer.nbytes)
         else:
@@ -130,6 +137,18 @@ def _link_lanes(
             )
         lane.add(number["move", index], seconds)
     return list(lanes.values())
+
+
+def _adapters(transfer: Transfer, cluster: Cluster) -> list[Hashable]:
+    """Those that a message leaves and comes in by, or the hops of a collective's ring."""
+    ranks = transfer.ranks
+    hops = [ranks] if transfer.op == "send" else zip(ranks, ranks[1:] + ranks[:1], strict=True)
+    used: dict[Hashable, None] = {}
+    for sender, receiver in hops:
+        if cluster.node(sender) != cluster.node(receiver):
+            used["out", *cluster.adapter(sender)] = None
+            used["in", *cluster.adapter(receiver)] = None
+    return list(used)
 
 
 # ------------------------------------------------------------------------------------------------
