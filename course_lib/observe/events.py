@@ -36,7 +36,8 @@ class CommEvent:
         None if that was not reached. An operation that nobody waits for in Python is `done` when it
         was first seen to be complete.
     where: the learner's frames, innermost first, at most 6.
-    spans: open torch.profiler.record_function labels at issue, outermost first.
+    spans: open torch.profiler.record_function labels at issue, outermost first; for a helper
+        thread those of the main one before its own.
     thread: 0 if the thread that opened the recorder issued it, else 1, 2 ... by first appearance.
     """
 

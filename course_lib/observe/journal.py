@@ -2,7 +2,9 @@
 
 Lines go straight to the operating system, so that the journal of a rank which is killed, or stuck
 inside gloo, is complete up to that moment. Frames and groups are told once and referred to by
-number, and times are `time.monotonic()` in seconds:
+number, and times are `time.monotonic()` in seconds. Several threads may write at once, without a
+lock: then lines come in an order that only holds for each thread, and a number may be explained
+later than it is used.
 
     ["clock", zero]             what `time.time()` was when `time.monotonic()` was 0
     ["rank", version, rank, world size]
@@ -21,6 +23,7 @@ number, and times are `time.monotonic()` in seconds:
 """
 
 import functools
+import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -29,7 +32,6 @@ from pathlib import Path
 from typing import Any
 
 from .events import Block, CommEvent, ComputeSpan, Frame, Label, RankWarning
-from .threads import lock
 
 VERSION = 4
 _text = functools.lru_cache(maxsize=4096)(json.dumps)  # the same few strings and shapes recur
@@ -47,6 +49,7 @@ class JournalWriter:
         self._writer: int | None = os.getpid()
         self._frames: dict[Frame, str] = {}
         self._groups: dict[tuple[str, tuple[int, ...]], str] = {}
+        self._numbers = itertools.count()
         self._new: list[str] = []  # lines to write before the next one
 
     def clock(self, zero: float) -> None:
@@ -59,13 +62,11 @@ class JournalWriter:
         peer = "null" if e.peer is None else e.peer
         spans = _text(e.spans) if e.spans else "[]"
         splits = _text(e.splits) if e.splits else "null"
-        with lock:
-            group, where = self._group(e), self._where(e.where)
-            self._write(
-                f'["issue",{e.n},"{e.op}",{group},{peer},{e.tag},{e.nbytes},{_text(e.shapes)},'
-                f'"{e.dtype}",{_text(e.reduce_op)},{_json(e.blocking)},{_json(e.native)},'
-                f"{e.issued!r},{where},{spans},{splits},{e.thread}]"
-            )
+        self._write(
+            f'["issue",{e.n},"{e.op}",{self._group(e)},{peer},{e.tag},{e.nbytes},{_text(e.shapes)},'
+            f'"{e.dtype}",{_text(e.reduce_op)},{_json(e.blocking)},{_json(e.native)},'
+            f"{e.issued!r},{self._where(e.where)},{spans},{splits},{e.thread}]"
+        )
 
     def wait(self, n: int, time: float) -> None:
         self._write(f'["wait",{n},{time!r}]')
@@ -76,8 +77,7 @@ class JournalWriter:
     def compute(self, start: float, end: float, seconds: float, spans: Sequence[str]) -> None:
         # Goes out with the next line: computation ends where something else is written.
         labels = _text(tuple(spans)) if spans else "[]"
-        with lock:
-            self._new.append(f'["compute",{start!r},{end!r},{seconds!r},{labels}]')
+        self._new.append(f'["compute",{start!r},{end!r},{seconds!r},{labels}]')
 
     def label(self, name: str, start: float, end: float) -> None:
         self._write(f'["label",{_text(name)},{start!r},{end!r}]')
@@ -89,23 +89,21 @@ class JournalWriter:
         self._write(f'["kind",{n},"{kind}"]')
 
     def warning(self, warning: RankWarning) -> None:
-        with lock:
-            frames = f"{self._where(warning.where)},{self._where(warning.issued_at)}"
-            self._write(f'["warning","{warning.kind}",{_text(warning.message)},{frames}]')
+        frames = f"{self._where(warning.where)},{self._where(warning.issued_at)}"
+        self._write(f'["warning","{warning.kind}",{_text(warning.message)},{frames}]')
 
     def end(self, time: float, whole: bool) -> None:
         self._write(f'["end",{time!r},{_json(whole)}]')
 
     def close(self) -> None:
-        with lock:
-            self._writer = None
-            os.close(self._fd)
+        self._writer = None
+        os.close(self._fd)
 
     def _where(self, frames: tuple[Frame, ...]) -> str:
         return "[" + ",".join([self._frames.get(f) or self._define(f) for f in frames]) + "]"
 
     def _define(self, frame: Frame) -> str:
-        name = self._frames[frame] = str(len(self._frames))
+        name = self._frames[frame] = str(next(self._numbers))
         place = f"{_text(frame.file)},{frame.line},{_text(frame.function)}"
         self._new.append(f'["frame",{name},{place}]')
         return name
@@ -113,20 +111,26 @@ class JournalWriter:
     def _group(self, event: CommEvent) -> str:
         key = (event.group, event.ranks)
         if key not in self._groups:
-            self._groups[key] = str(len(self._groups))
+            number = str(next(self._numbers))
             name = f"{_text(event.group)},{_text(event.ranks)}"
-            self._new.append(f'["group",{self._groups[key]},{name}]')
+            self._new.append(f'["group",{number},{name}]')
+            self._groups[key] = number
         return self._groups[key]
 
+    def _take_new(self) -> Iterator[str]:
+        try:
+            while self._new:
+                yield self._new.pop(0)
+        except IndexError:  # another thread was faster
+            return
+
     def _write(self, line: str) -> None:
-        with lock:
-            if os.getpid() != self._writer:
-                return
-            if self._new:
-                before, self._new = self._new, []
-                line = "\n".join([*before, line])
-            # One write a line: a reader sees whole lines, or a last one that is cut short.
-            os.write(self._fd, (line + "\n").encode())
+        if os.getpid() != self._writer:
+            return
+        if self._new:
+            line = "\n".join([*self._take_new(), line])
+        # One write a line: a reader sees whole lines, or a last one that is cut short.
+        os.write(self._fd, (line + "\n").encode())
 
 
 def _json(flag: bool) -> str:
@@ -143,7 +147,6 @@ class RankJournal:
     def __init__(self, path: str | os.PathLike, rank: int):
         self.rank, self.world_size = rank, 0
         self.zero: float | None = None
-        self.events: list[CommEvent] = []
         self.warnings: list[RankWarning] = []
         self.compute: list[ComputeSpan] = []
         self.labels: list[Label] = []
@@ -151,8 +154,13 @@ class RankJournal:
         self.whole = False
         self._frames: dict[int, Frame] = {}
         self._groups: dict[int, tuple[str, tuple[int, ...]]] = {}
-        for kind, *fields in _lines(Path(path)):
-            getattr(self, f"_{kind}")(*fields)
+        self._issued: dict[int, CommEvent] = {}
+        lines = list(_lines(Path(path)))
+        for explaining in (True, False):
+            for kind, *fields in lines:
+                if (kind in ("frame", "group")) == explaining:
+                    getattr(self, f"_{kind}")(*fields)
+        self.events = [self._issued[n] for n in sorted(self._issued)]
 
     def _clock(self, zero: float) -> None:
         self.zero = zero
@@ -188,34 +196,32 @@ class RankJournal:
     def _issue(self, n: int, op: str, group: int, *fields: Any) -> None:
         peer, tag, size, shapes, dtype, reduce_op, blocking, native, time, *rest = fields
         where, spans, splits, thread = rest
-        self.events.append(
-            CommEvent(
-                self.rank,
-                n,
-                op,
-                *self._groups[group],
-                peer,
-                tag,
-                size,
-                tuple(map(tuple, shapes)),
-                dtype,
-                reduce_op,
-                blocking,
-                native,
-                time,
-                where=self._frames_of(where),
-                spans=tuple(spans),
-                splits=splits and tuple(splits),
-                thread=thread,
-            )
+        self._issued[n] = CommEvent(
+            self.rank,
+            n,
+            op,
+            *self._groups[group],
+            peer,
+            tag,
+            size,
+            tuple(map(tuple, shapes)),
+            dtype,
+            reduce_op,
+            blocking,
+            native,
+            time,
+            where=self._frames_of(where),
+            spans=tuple(spans),
+            splits=splits and tuple(splits),
+            thread=thread,
         )
 
     def _wait(self, n: int, time: float) -> None:
-        event = self.events[n]
+        event = self._issued[n]
         event.waited, event.done = time, None
 
     def _done(self, n: int, time: float, peer: int | None) -> None:
-        event = self.events[n]
+        event = self._issued[n]
         event.done = time
         if peer is not None:
             event.peer = peer

@@ -55,7 +55,7 @@ class Recorder:
         if Recorder._open:
             raise RuntimeError(f"a recorder is already open, writing to {Recorder._open.path}")
         self._introduced = False
-        self._count = 0
+        self._count = itertools.count()
         self._thread = ThreadState(itertools.count())
         self._labels = self._thread.labels  # of the thread that opened this
         self._groups: dict[str, tuple[int, ...]] = {}
@@ -157,8 +157,7 @@ class Recorder:
                     raise ValueError(reason[1])
                 self._watch.calling(each, stack.where)
         # Written before it is carried out: gloo may abort the process in the middle of it.
-        with lock:  # a number and its line belong together
-            events = [self._issue(each, stack, held) for each in batch]
+        events = [self._issue(each, stack, held) for each in batch]
         try:
             result = carry_out()
         except BaseException:
@@ -173,11 +172,11 @@ class Recorder:
         return result, held and handle is not None and any(event.blocking for event in events)
 
     def _issue(self, call: calls.Call, stack: Stack, held: bool) -> CommEvent:
-        ranks = self._ranks(call.group)
+        ranks, thread = self._ranks(call.group), self._thread.number
         assert self.rank is not None
         event = CommEvent(
             self.rank,
-            self._count,
+            next(self._count),
             call.op,
             call.group.group_name,
             ranks,
@@ -191,11 +190,10 @@ class Recorder:
             not held,
             time.monotonic(),
             where=stack.where,
-            spans=self._open_labels(),
+            spans=tuple(self._labels) if not thread else (*self._labels, *self._thread.labels),
             splits=call.splits,
-            thread=self._thread.number,
+            thread=thread,
         )
-        self._count += 1
         if self._tracker:
             for tensors in (*call.reads.values(), *call.writes.values()):
                 self._tracker.communicated(tensors)
@@ -244,12 +242,6 @@ class Recorder:
     def _end_label(self) -> None:
         name, begin = self._thread.labels.pop(), self._thread.begins.pop()
         self._journal.label(name, begin, time.monotonic())
-
-    def _open_labels(self) -> tuple[str, ...]:
-        """Of this thread, and before them those within which the rank has set it to work."""
-        if self._thread.number == 0:
-            return tuple(self._labels)
-        return (*self._labels, *self._thread.labels)
 
     def _backward(self, *args: Any, **kwargs: Any) -> Any:
         try:

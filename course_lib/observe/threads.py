@@ -1,8 +1,8 @@
 """What the threads of a rank share, and what each has of its own.
 
-A rank may send from helper threads. Then several of them append to one journal and to one table of
-what is under way: each change is made whole, under one lock, which is never held while anything is
-sent or waited for. Taking a free lock costs less than a tenth of a microsecond.
+A rank may send from helper threads. What is a step of Python's own (a number from a counter, a line
+appended to a list) needs nothing more; the tables of what is under way are changed under one lock,
+which is never held while anything is sent or waited for.
 """
 
 import os

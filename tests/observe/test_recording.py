@@ -1,5 +1,6 @@
 """What plain calls on real ranks leave in the record, whichever way they are spelled."""
 
+import itertools
 import os
 import warnings
 
@@ -12,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_lib.observe.handles import Handles
 from course_lib.observe.journal import JournalWriter
+from course_lib.observe.threads import ThreadState
 from course_lib.ranks import RankError, collect
 from tests.observe.events import event
 
@@ -129,7 +131,7 @@ def functional_collectives():
 def messages_of_native_code(path):
     """What is known of a handle that C++ keeps to itself."""
     journal = JournalWriter(path)
-    handles = Handles(journal, None, None, None)
+    handles = Handles(journal, None, None, None, ThreadState(itertools.count()))
     rank, room = dist.get_rank(), torch.empty(2)
     work = dist.isend(torch.ones(2), 1 - rank)
     handles.open()
