@@ -38,7 +38,7 @@ def conclude(run_dir: RunDir, outcome: Outcome, timeout: float, observe: bool) -
     for rank in ranks:
         if outcome.delivered.get(rank) == "result":
             try:
-                values[rank] = shipping.unpack(run_dir.of(rank, "result").read_bytes())
+                values[rank] = shipping.unpack_result(run_dir.of(rank, "result").read_bytes())
             except Exception as problem:
                 what = f"its result cannot be read here: {type(problem).__name__}: {problem}"
                 failures[rank] = Failure(rank, "unreadable", what)

@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from .prctl import adopt_orphans, die_with_parent
@@ -29,10 +30,14 @@ from .prctl import adopt_orphans, die_with_parent
 # so keep two cores busy for seconds. The first run after a kernel's start does not wait for it.
 _IDLE_IMPORTS = ["torch._dynamo"]
 _IDLE_SECONDS = 0.5
+_MOST_FILES = 4096
 
 
-def serve(control: socket.socket) -> None:
-    """Take orders (one JSON a line) until the kernel closes its end; then leave nothing."""
+def serve(control: socket.socket, confine: Callable[..., None] | None = None) -> None:
+    """Take orders (one JSON a line) until the kernel closes its end; then leave nothing.
+
+    confine: shuts each rank off before it reads its job (`hostclient.Confine`).
+    """
     from . import rank as rank_module  # imports torch, once for all ranks
 
     rank_module.rehearse()
@@ -47,7 +52,8 @@ def serve(control: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_write)
 
-    host = _Host(rank_module, own_fds=(control.fileno(), wake_read, wake_write))
+    own_fds = (control.fileno(), wake_read, wake_write)
+    host = _Host(rank_module, own_fds, confine)
     sources: list[socket.socket | int] = [control, wake_read]
     pending = b""
     idle_imports = list(_IDLE_IMPORTS)
@@ -78,9 +84,10 @@ def serve(control: socket.socket) -> None:
 
 
 class _Host:
-    def __init__(self, rank_module, own_fds: tuple[int, ...]):
+    def __init__(self, rank_module, own_fds: tuple[int, ...], confine: Callable[..., None] | None):
         self.rank_module = rank_module
         self.own_fds = own_fds
+        self.confine = confine
         self.pids: dict[int, tuple[str, int]] = {}  # pid -> (run folder, rank), not yet reaped
         self.folders: set[str] = set()
 
@@ -106,8 +113,12 @@ class _Host:
         return self.rank_module.RunDir(Path(folder))
 
     def _fork(self, folder: str, rank: int) -> int:
+        told, tell = os.pipe() if self.confine else (-1, -1)
         pid = os.fork()
         if pid:
+            if self.confine:
+                os.close(tell)
+                pid = _confined(told)
             with contextlib.suppress(OSError):
                 os.setpgid(pid, pid)  # in both processes, so that neither can be too late
             return pid
@@ -118,7 +129,14 @@ class _Host:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for fd in self.own_fds:
                 os.close(fd)
-            die_with_parent()  # the host may be killed before it could clean up
+            if self.confine:
+                os.closerange(3, tell)  # what is inherited is shared
+                os.closerange(tell + 1, _MOST_FILES)
+                self.confine(self._run_dir(folder), rank, lambda pid: _send(tell, pid))
+                _send(tell, 0)  # nothing has gone wrong
+                os.close(tell)
+            else:
+                die_with_parent()  # the host may be killed before it could clean up
             status = self.rank_module.main(folder, rank)
         except BaseException:
             traceback.print_exc()  # into the rank's own output, if it has come that far
@@ -168,6 +186,19 @@ class _Host:
             _signal(os.kill, pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
+
+
+def _send(pipe: int, number: int) -> None:
+    os.write(pipe, f"{number}\n".encode())
+
+
+def _confined(told: int) -> int:
+    """The process of a rank that is shut off. Raises `RuntimeError` if it could not be."""
+    with open(told) as lines:
+        numbers = sorted(map(int, lines.read().split()))
+    if len(numbers) != 2 or numbers[0] != 0:
+        raise RuntimeError("a rank could not be shut off from the others")
+    return numbers[1]
 
 
 def _children() -> set[int]:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from .rundir import RunDir
@@ -17,6 +19,12 @@ _SERVE = (
     "import socket, sys; from course_lib.ranks.host import serve; "
     "serve(socket.socket(fileno=int(sys.argv[1])))"
 )
+Confine = Callable[[RunDir, int, Callable[[int], None]], None]
+"""Shuts a rank off: confine(run_dir, rank, tell).
+
+It may go on in a child, whose process id as the host knows it is then told; the process that called
+has to end itself."""
+
 _COURSE = Path(__file__).parents[2]
 
 _lock = threading.Lock()
@@ -75,7 +83,7 @@ class Host:
 class _ForkedHost(Host):
     """A host that is a fork of this process, and so has imported what this process has."""
 
-    def __init__(self, close: tuple[int, ...]) -> None:
+    def __init__(self, close: tuple[int, ...], confine: Confine | None) -> None:
         from .host import serve
 
         self.owner = os.getpid()
@@ -90,7 +98,9 @@ class _ForkedHost(Host):
                 self.control.close()
                 for descriptor in close:
                     os.close(descriptor)
-                serve(theirs)
+                serve(theirs, confine)
+            except BaseException:
+                traceback.print_exc()  # into what `last_words` reads
             finally:
                 os._exit(0)
         theirs.close()
@@ -114,14 +124,19 @@ class _Child:
             os.waitpid(self.pid, 0)
 
 
-def fork_host(*close: int) -> None:
+def fork_host(*close: int, confine: Confine | None = None) -> None:
     """Make the host of this process by a fork, where no thread has been started yet.
 
     Spares the second in which a fresh host imports torch; call it before anything that computes.
-    close: descriptors that are none of the host's business.
+    close: descriptors that are none of the host's business. confine: called in each rank's process
+    before it reads its job (`Confine`).
     """
     global _host
-    _host = _ForkedHost(close)
+    _host = _ForkedHost(close, confine)
+
+
+class HostEnded(RuntimeError):
+    """The process that starts the ranks is gone: no rank's program is to blame."""
 
 
 def host() -> Host:

@@ -95,7 +95,7 @@ def collect(
     call = _pack_call(fn, args, kwargs or {})
 
     with _one_at_a_time:
-        run_dir = RunDir.create()
+        run_dir = RunDir.create(world_size)
         watch = None
         try:
             job = {

@@ -6,11 +6,11 @@ raised before it was killed can still be read.
     job              what to run and how (written by the kernel)
     store            where the ranks meet (torch's FileStore)
     events           a named pipe: ranks and host report progress, results, exits; one JSON a line
-    0.out            what rank 0 printed, Python and native code alike
-    0.journal        what rank 0 did (course_lib.observe)
-    0.result         the pickled return value, or
-    0.failure        the exception, as JSON
-    0.stack          where rank 0 was when it was asked, or crashed (faulthandler)
+    0/out            what rank 0 printed, Python and native code alike
+    0/journal        what rank 0 did (course_lib.observe)
+    0/result         the pickled return value, or
+    0/failure        the exception, as JSON
+    0/stack          where rank 0 was when it was asked, or crashed (faulthandler)
 """
 
 import datetime
@@ -31,9 +31,11 @@ class RunDir:
         self.path = path
 
     @classmethod
-    def create(cls) -> "RunDir":
+    def create(cls, world_size: int) -> "RunDir":
         run = cls(Path(tempfile.mkdtemp(prefix="ranks-")))
         os.mkfifo(run.events)
+        for rank in range(world_size):
+            run.own(rank).mkdir()
         return run
 
     @property
@@ -49,12 +51,20 @@ class RunDir:
 
         A file and not a TCPStore: nothing to connect to, no port, and 64 ranks meet faster.
         """
-        store = dist.FileStore(str(self.path / "store"))
+        store = dist.FileStore(str(self.store_file))
         store.set_timeout(timeout)
         return store
 
+    @property
+    def store_file(self) -> Path:
+        return self.path / "store"
+
+    def own(self, rank: int) -> Path:
+        """The folder that one rank writes to."""
+        return self.path / f"{rank}"
+
     def of(self, rank: int, what: str) -> Path:
-        return self.path / f"{rank}.{what}"
+        return self.own(rank) / what
 
     def deliver(self, rank: int, what: str, payload: bytes) -> None:
         """Write a rank's file so that a reader sees all of it or nothing."""

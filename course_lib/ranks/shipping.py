@@ -9,7 +9,8 @@ that is about to end.
 import io
 import types
 from collections import ChainMap
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import cloudpickle
@@ -23,7 +24,25 @@ def pack(value: Any) -> bytes:
         return file.getvalue()
 
 
+@dataclass(frozen=True)
+class Codec:
+    """How results travel: `pack` is called in a rank, `unpack` where they are collected."""
+
+    pack: Callable[[Any], bytes]
+    unpack: Callable[[bytes], Any]
+
+
 def pack_result(value: Any) -> bytes:
+    """The bytes of what a rank returned, in the format of `codec`."""
+    return codec.pack(value)
+
+
+def unpack_result(payload: bytes) -> Any:
+    """What a rank returned, out of its bytes."""
+    return codec.unpack(payload)
+
+
+def _pickled_result(value: Any) -> bytes:
     """Pickle what a rank returned; see `unpack` for what arrives."""
     with io.BytesIO() as file:
         _Result(file).dump(value)
@@ -42,8 +61,11 @@ def pack_anonymously(value: Any, by_value: Iterable[types.ModuleType]) -> bytes:
 
 
 def unpack(payload: bytes) -> Any:
-    """Load what `pack` or `pack_result` made. Loads pickles: only for one's own ranks."""
+    """Load what `pack` made. Loads pickles: only for one's own ranks."""
     return cloudpickle.loads(payload)
+
+
+codec = Codec(_pickled_result, unpack)  # exchanged where ranks run what nobody trusts
 
 
 def _reduce_code(code: types.CodeType) -> tuple:

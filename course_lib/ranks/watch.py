@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from course_lib.observe import Trace, read_trace
 
-from .hostclient import Host
+from .hostclient import Host, HostEnded
 from .progress import Bar
 from .rundir import RunDir
 from .sources import read_dump
@@ -126,9 +126,7 @@ class Watch:
         sources: list[socket.socket | int] = [self.pipe, self.host.control]
         ready, _, _ = select.select(sources, [], [], max(0.0, patience))
         if self.host.control in ready and not self.host.alive:
-            raise RuntimeError(
-                f"the process that starts the ranks has ended: {self.host.last_words}"
-            )
+            raise HostEnded(f"the process that starts the ranks has ended: {self.host.last_words}")
         if self.pipe not in ready:
             return
         *lines, self._pending = (self._pending + os.read(self.pipe, 65536)).split(b"\n")

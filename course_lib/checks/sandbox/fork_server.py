@@ -11,6 +11,7 @@ it tells the run's fate.
 """
 
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -25,9 +26,9 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.ranks import hostclient, prctl
+from course_lib.ranks import hostclient, prctl, shipping
 
-from . import isolation, sandboxed_run
+from . import confinement, isolation, sandboxed_run, transport
 from .isolation import Sandbox
 from .names import COURSE, TECHNIQUES
 
@@ -137,19 +138,22 @@ def _enter(order: Order, results: int, fate: int) -> None:
         run_pid = os.fork()
         if run_pid:
             os.close(results)
-            os.close(fate)
             code = os.waitstatus_to_exitcode(os.waitpid(run_pid, 0)[1])
             code = code if code >= 0 else 128 - code
         else:
-            hostclient.fork_host(results, fate)
-            os.close(fate)
+            shipping.codec = shipping.Codec(transport.dump_value, transport.load_value)
+            hostclient.fork_host(results, fate, confine=_confine(order.sandbox))
             sandboxed_run.run(order.task, results)
             code = 0
-    except BaseException:  # of our own code: what an answer raises is caught in the sandboxed run
+    except BaseException:  # of our own code: answers run in the ranks, and nowhere else
         with contextlib.suppress(OSError):
             _tell(fate, "sandbox", traceback.format_exc()[-2000:])
     finally:
         os._exit(code)
+
+
+def _confine(sandbox: Sandbox) -> hostclient.Confine | None:
+    return functools.partial(confinement.confine, sandbox) if sandbox.namespaces else None
 
 
 def _close_in(order: Order) -> None:

@@ -28,6 +28,7 @@ _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER = 0x00020000, 0x04000000, 0x08000000, 0x10000
 _NEWPID, _NEWNET = 0x20000000, 0x40000000
 _NAMESPACES = _NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET
 _RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 0x4000, 0x40000
+_NOSYMFOLLOW = 256  # results are read from there: none may turn out to be another file
 _DETACH = 2
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
@@ -78,6 +79,8 @@ def available() -> bool:
             if not os.fork():
                 _new_root(Sandbox((), 65534, True))
                 _loopback_up()
+                _give_up_rights(65534)
+                own_namespaces()  # for each rank
                 os._exit(0)
             os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
         os._exit(1)
@@ -105,11 +108,24 @@ def leave_namespaces() -> None:
             pass
         else:
             return
+    _unshare_as(0, _NAMESPACES)
+
+
+def own_namespaces() -> None:
+    """Part from the others inside the sandbox, network aside; the next child is alone.
+
+    No rights are needed, and the process has the same number afterwards.
+    """
+    _unshare_as(os.geteuid(), _NAMESPACES & ~_NEWNET)
+
+
+def _unshare_as(name: int, namespaces: int) -> None:
+    """Unshare in a new user namespace, in which this user has the number `name`."""
     user, group = os.geteuid(), os.getegid()
-    _call("unshare", _NEWUSER | _NAMESPACES)
+    _call("unshare", _NEWUSER | namespaces)
     Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"0 {user} 1")
-    Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    Path("/proc/self/uid_map").write_text(f"{name} {user} 1")
+    Path("/proc/self/gid_map").write_text(f"{name} {group} 1")
 
 
 def enter(sandbox: Sandbox, folder: str) -> None:
@@ -166,7 +182,7 @@ def _new_root(sandbox: Sandbox) -> None:
         Path(f"{root}{folder}").mkdir(parents=True)
     _mount("proc", f"{root}/proc", "proc", _NOSUID | _NODEV)
     _mount("tmpfs", f"{root}{WORK}", "tmpfs", _NOSUID | _NODEV, size)
-    _mount("tmpfs", f"{root}/dev/shm", "tmpfs", _NOSUID | _NODEV, size)
+    _mount("tmpfs", f"{root}/dev/shm", "tmpfs", _NOSUID | _NODEV | _NOSYMFOLLOW, size)
     _call("syscall", _PIVOT_ROOT[os.uname().machine], os.fsencode(root), os.fsencode(root / "old"))
     os.chdir("/")
     _call("umount2", b"/old", _DETACH)
@@ -222,12 +238,36 @@ def _give_up_rights(user: int) -> None:
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
     elif root:  # of a user namespace only: there the rights go, and the number stays
-        for capability in range(_LAST_CAPABILITY + 1):
-            prctl.drop_capability(capability)
-        header = struct.pack("Ii", 0x20080522, 0)
-        _call("capset", header, bytes(24))
+        drop_rights()
     prctl.never_gain_rights()
     prctl.own_its_proc()  # a change of user takes /proc/self away from its own owner
+
+
+def drop_rights() -> None:
+    """Give up what a process may do in a namespace of its own, for good."""
+    for capability in range(_LAST_CAPABILITY + 1):
+        prctl.drop_capability(capability)
+    header = struct.pack("Ii", 0x20080522, 0)
+    _call("capset", header, bytes(24))
+    prctl.never_gain_rights()
+    prctl.own_its_proc()
+
+
+def mount_tmpfs(folder: Path, options: str) -> None:
+    """An empty folder in memory, over what was to be seen there."""
+    _mount("tmpfs", str(folder), "tmpfs", _NOSUID | _NODEV | _NOSYMFOLLOW, options)
+
+
+def mount_proc() -> None:
+    """/proc of this process's own namespace."""
+    _mount("proc", "/proc", "proc", _NOSUID | _NODEV)
+
+
+def bind(source: str, target: Path, read_only: bool = False) -> None:
+    """Let `source` be seen at `target`; with `read_only`, and nothing be changed there."""
+    _mount(source, str(target), None, _BIND)
+    if read_only:
+        _mount(None, str(target), None, _BIND | _REMOUNT | _RDONLY | _flags(target))
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:

@@ -48,24 +48,34 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 def dump(outcome: Outcome) -> bytes:
     """The bytes of an outcome. What is no plain value becomes `Other`, which names its kind."""
-    tensors: list[bytes] = []
-    description = json.dumps(_described(outcome, tensors)).encode()
-    return b"".join([len(description).to_bytes(4, "big"), description, *tensors])
+    return dump_value(outcome)
 
 
 def load(message: bytes) -> Outcome:
     """The outcome in `message`. Raises `ValueError` for anything that `dump` would not write."""
-    if len(message) > LARGEST:
-        raise ValueError(f"an outcome has at most {LARGEST} bytes, and this has {len(message)}")
-    end = 4 + int.from_bytes(message[:4], "big")
-    try:
-        outcome = _Reader(memoryview(message)[end:]).read(json.loads(message[4:end]))
-    except (KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError) as problem:
-        raise ValueError(f"not an outcome: {type(problem).__name__}: {problem}") from None
+    outcome = load_value(message)
     if not isinstance(outcome, Outcome):
         raise ValueError(f"not an outcome: {kind_of(outcome)}")
     _require_sense(outcome)
     return outcome
+
+
+def dump_value(value: Any) -> bytes:
+    """The bytes of what a rank returned."""
+    tensors: list[bytes] = []
+    description = json.dumps(_described(value, tensors)).encode()
+    return b"".join([len(description).to_bytes(4, "big"), description, *tensors])
+
+
+def load_value(message: bytes) -> Any:
+    """What a rank returned. Raises `ValueError` for anything that `dump_value` would not write."""
+    if len(message) > LARGEST:
+        raise ValueError(f"a result has at most {LARGEST} bytes, and this has {len(message)}")
+    end = 4 + int.from_bytes(message[:4], "big")
+    try:
+        return _Reader(memoryview(message)[end:]).read(json.loads(message[4:end]))
+    except (KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError) as problem:
+        raise ValueError(f"not a result: {type(problem).__name__}: {problem}") from None
 
 
 # ---------------------------------------------------------------------------------------------

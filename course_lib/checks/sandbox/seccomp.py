@@ -1,0 +1,103 @@
+"""Which system calls a graded rank may make, as a filter that the kernel keeps (seccomp(2)).
+
+Refused is what reaches past a process: sockets other than TCP and UDP over IP (the network of a run
+is counted), new namespaces and mounts, other processes' memory, kernel keys, and io_uring, which
+would do any of these without asking the filter.
+"""
+
+import ctypes
+import errno
+import os
+import struct
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data; an argument has 8 bytes
+_SET_SECCOMP, _FILTER = 22, 2
+_AF_INET, _AF_INET6, _AF_NETLINK = 2, 10, 16
+_NEW_NAMESPACES = 0x7E020080  # of clone: all CLONE_NEW* flags
+# Of the two machines, in this order: audit architecture, then system calls by name.
+_MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
+_SOCKET, _CLONE, _CLONE3 = (41, 198), (56, 220), (435, 435)
+_REFUSED = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "open_by_handle_at": (304, 265),
+    "pidfd_getfd": (438, 438),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "mount_setattr": (442, 442),
+}
+
+
+def install() -> None:
+    """Keep this process, and all that it starts, from those calls. Raises `OSError`."""
+    program = _program(os.uname().machine)
+    instructions = ctypes.create_string_buffer(b"".join(program))
+    head = struct.pack("HxxxxxxP", len(program), ctypes.addressof(instructions))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_SET_SECCOMP, _FILTER, ctypes.c_char_p(head), 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"seccomp: {os.strerror(number)}")
+
+
+def _program(machine: str) -> list[bytes]:
+    architecture, column = _MACHINES[machine]
+    refuse, pretend_old = _return(_ERRNO | errno.EPERM), _return(_ERRNO | errno.ENOSYS)
+    program = [_load(_ARCH), *_if_not(architecture, _return(_KILL)), _load(_NUMBER)]
+    # The third set of numbers of x86_64 (x32) would get round all that follows.
+    program += [_step(_AT_LEAST, 0x40000000, 0, 1), refuse]
+    for numbers in _REFUSED.values():
+        program += _if(numbers[column], [refuse])
+    program += _if(_CLONE3[column], [pretend_old])  # its flags are behind a pointer: clone is used
+    program += _if(
+        _CLONE[column],
+        [_load(_ARGUMENTS), _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1), refuse, _return(_ALLOW)],
+    )
+    route_only = [_load(_ARGUMENTS + 16), *_if(0, [_return(_ALLOW)]), refuse]
+    program += _if(
+        _SOCKET[column],
+        [
+            _load(_ARGUMENTS),
+            *_if(_AF_INET, [_return(_ALLOW)]),
+            *_if(_AF_INET6, [_return(_ALLOW)]),
+            *_if(_AF_NETLINK, route_only),  # by which a program finds its interfaces
+            refuse,
+        ],
+    )
+    return [*program, _return(_ALLOW)]
+
+
+def _if(value: int, then: list[bytes]) -> list[bytes]:
+    return [_step(_EQUAL, value, 0, len(then)), *then]
+
+
+def _if_not(value: int, then: bytes) -> list[bytes]:
+    return [_step(_EQUAL, value, 1, 0), then]
+
+
+def _load(offset: int) -> bytes:
+    return _step(_LOAD, offset)
+
+
+def _return(value: int) -> bytes:
+    return _step(_RETURN, value)
+
+
+def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("HBBI", code, if_true, if_false, value)
