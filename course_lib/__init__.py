@@ -26,7 +26,10 @@ __all__ = sorted(_HOMES)
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    found = getattr(import_module(_HOMES[name]), name)
+    if import_module("course_lib.shown").in_a_notebook():
+        import_module("course_lib.notebook").bind()
+    return found
 
 
 def __dir__() -> list[str]:

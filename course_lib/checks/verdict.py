@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from course_lib import shown
 from course_lib.text import counted
 
 from .collecting import UNATTEMPTED, Outcome
@@ -16,9 +17,13 @@ _PRINTED_LINES = 6
 class NotPassed(Exception):
     """A check that did not pass; the message is all there is to read."""
 
+    verdict: "Verdict | None" = None
+
     def _render_traceback_(self) -> list[str]:
-        # IPython asks for this instead of printing the frames of the check.
-        return str(self).splitlines()
+        # IPython asks for this instead of printing the frames of the check. Where there is a card,
+        # it has all of the text.
+        lines = str(self).splitlines()
+        return lines[:1] if self.verdict is not None and shown.show(self.verdict) else lines
 
 
 class CheckFailed(NotPassed):
@@ -66,7 +71,9 @@ class Verdict:
     def raise_unless_passed(self) -> None:
         """Raise `CheckFailed` or `NotAttempted` with this verdict's text."""
         if not self.passed:
-            raise (CheckFailed if self.attempted else NotAttempted)(str(self))
+            error = (CheckFailed if self.attempted else NotAttempted)(str(self))
+            error.verdict = self
+            raise error
 
     def _passed(self) -> str:
         sizes = sorted({case.world_size for case in self.cases})

@@ -97,7 +97,9 @@ def _of(lesson: str, exercises: Mapping[str, Homed]) -> list[str]:
 def _shows_passed(check: Mapping[str, Any] | None, exercise: str) -> bool:
     """Whether the stored output of a check is the line of one that passed."""
     outputs = check.get("outputs", ()) if check else ()
-    return any(_text(output, "text").startswith(f"{exercise}: passed.") for output in outputs)
+    line = f"{exercise}: passed."
+    texts = ((_text(o, "text"), _text(o.get("data", {}), "text/plain")) for o in outputs)
+    return any(text.startswith(line) for pair in texts for text in pair)
 
 
 def _step(exercise: str, source: str, known: dict[str, str] | None) -> Step:

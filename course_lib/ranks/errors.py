@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from course_lib import shown
 from course_lib.observe import Frame, RankWarning, Trace
 
 from .layout import fitted
@@ -51,6 +52,7 @@ class RankError(RuntimeError):
 
     def _render_traceback_(self) -> list[str]:
         # IPython asks for this instead of printing the frames of the launcher.
+        shown.show(self)
         return [fitted(f"{type(self).__name__}: {self.report}")]
 
 

@@ -45,13 +45,15 @@ PROCESSES = ("multiprocessing", "subprocess", "threading", "socket")
 SCHEDULES, MESH = "course_lib.techniques.schedules", "course_lib.techniques.mesh"
 # Joined words and tables in text, which import nothing.
 TEXT = "course_lib.text"
+# What a notebook shows beside a text, which imports no room either.
+SHOWN = "course_lib.shown"
 
 RULES = {
     "text": Allowed(forbidden=PROCESSES),
     "techniques": Allowed(packages=("torch",), forbidden=PROCESSES),
     "models": Allowed((TEXT,), ("torch",), PROCESSES),
     "observe": Allowed((TEXT, SCHEDULES), ("torch",)),
-    "ranks": Allowed((TEXT, "course_lib.observe"), ("torch", "cloudpickle", "IPython")),
+    "ranks": Allowed((TEXT, SHOWN, "course_lib.observe"), ("torch", "cloudpickle", "IPython")),
     "simulate": Allowed((TEXT, "course_lib.observe", SCHEDULES, MESH), ("numpy",), PROCESSES),
     "views": Allowed(
         (TEXT, "course_lib.observe", "course_lib.simulate", SCHEDULES),
@@ -61,6 +63,7 @@ RULES = {
     "checks": Allowed(
         (
             TEXT,
+            SHOWN,
             "course_lib.ranks",
             "course_lib.observe",
             "course_lib.simulate",
@@ -74,7 +77,9 @@ RULES = {
     ),
     "train": Allowed((TEXT, "course_lib.techniques", "course_lib.models"), ("torch",)),
     # Modules beside the rooms. The package itself loads rooms only when their names are used.
-    "__init__": Allowed(("course_lib.ranks", "course_lib.checks")),
+    "__init__": Allowed(("course_lib.ranks", "course_lib.checks", SHOWN, "course_lib.notebook")),
+    "shown": Allowed(packages=("IPython",), forbidden=PROCESSES),
+    "notebook": Allowed((SHOWN, "course_lib.ranks", "course_lib.checks", "course_lib.views")),
     "doctor": Allowed((TEXT,), ("torch",)),
 }
 

@@ -1,0 +1,60 @@
+"""Ties the rooms together where there is a notebook: what reports and verdicts look like in it.
+
+It stands beside the rooms, since the rooms that report may not draw, and the one that draws may not
+know them. `course_lib` calls `bind` when one of its names is first used in a kernel.
+"""
+
+from course_lib import shown
+from course_lib.checks.verdict import Verdict
+from course_lib.ranks import RankTimeout
+from course_lib.views.hang import hang
+from course_lib.views.verdict_card import Card, verdict_card
+
+
+def bind() -> None:
+    """Register the forms."""
+    shown.register(RankTimeout, draw_hang)
+    shown.register(Verdict, draw_verdict)
+
+
+def draw_hang(error: RankTimeout) -> str:
+    """Who waits for whom, if anybody does and it is known."""
+    if error.trace is None:
+        return ""
+    elsewhere = {
+        rank: "is still running" if failure.kind == "stuck" else failure.what
+        for rank, failure in error.failures.items()
+    }
+    lines = {rank: f.where[0] for rank, f in error.failures.items() if f.where}
+    view = hang(error.trace, elsewhere, lines)
+    return view.html() if view else ""
+
+
+def draw_verdict(verdict: Verdict) -> str:
+    """The verdict as a card; an exercise that was not attempted needs none."""
+    name = verdict.exercise.name
+    if verdict.failure is None:
+        return verdict_card(Card(name, str(verdict).removeprefix(f"{name}: ")))
+    if not verdict.attempted:
+        return ""
+    finding, outcome = verdict.failure.finding, verdict.failure.outcome
+    trouble = outcome.trouble
+    return verdict_card(
+        Card(
+            name,
+            f"does not pass yet. What was run: {verdict.failure.case.label}",
+            passed=False,
+            rank=finding.rank,
+            input=finding.input,
+            expected=finding.expected,
+            got=finding.got,
+            likely=finding.likely,
+            report=trouble.report.strip("\n") if trouble and trouble.kind != "signature" else "",
+            printed="\n".join(
+                f"[rank {rank}] {line}"
+                for rank, text in sorted(outcome.printed.items())
+                for line in text.splitlines()
+            ),
+            hints=verdict.exercise.hints,
+        )
+    )

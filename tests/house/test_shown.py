@@ -1,0 +1,81 @@
+"""Reports and verdicts have a form in a notebook, their text elsewhere, and never an error more."""
+
+from types import SimpleNamespace
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+from course_lib import notebook, shown
+from course_lib.checks.exercise import Case
+from course_lib.checks.registry import all_exercises
+from course_lib.checks.verdict import Verdict
+from course_lib.observe import CommEvent, Trace
+from course_lib.ranks import RankTimeout
+from course_lib.ranks.errors import RunRecord
+
+
+class Thing:
+    pass
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """A shell that says of itself that it is a kernel's, and forms of this test's own."""
+    shell = InteractiveShell.instance()
+    shell.kernel = SimpleNamespace()
+    monkeypatch.setattr(shown, "_FORMS", {})
+    yield shell
+    InteractiveShell.clear_instance()
+
+
+def test_without_a_notebook_or_a_form_nothing_is_shown(kernel):
+    assert not shown.show(Thing())
+    del kernel.kernel
+    shown.register(Thing, lambda thing: "<b>a thing</b>")
+    assert not shown.show(Thing())
+
+
+def test_a_form_is_shown_once_in_a_row(kernel):
+    shown.register(Thing, lambda thing: "<b>a thing</b>")
+    thing = Thing()
+    with capture_output() as captured:
+        assert shown.show(thing, "a thing")
+        assert shown.show(thing, "a thing")
+        assert shown.show(Thing())
+    assert [output.data for output in captured.outputs] == [
+        {"text/html": "<b>a thing</b>", "text/plain": "a thing"},
+        {"text/html": "<b>a thing</b>"},
+    ]
+
+
+def test_a_form_that_fails_leaves_the_text(kernel):
+    shown.register(Thing, lambda thing: 1 / 0)
+    assert not shown.show(Thing())
+
+
+def test_a_deadlock_has_a_picture_beside_its_report(kernel):
+    notebook.bind()
+    calls = [
+        CommEvent(
+            rank=rank, n=0, op="recv", group="0", ranks=(0, 1), peer=1 - rank, tag=0, nbytes=4,
+            shapes=((1,),), dtype="float32", reduce_op=None, blocking=True, native=False,
+            issued=0.0, waited=0.0,
+        )
+        for rank in (0, 1)
+    ]  # fmt: skip
+    error = RankTimeout("both wait", {}, RunRecord(2, trace=Trace(2, calls)))
+    with capture_output() as captured:
+        assert "both wait" in "".join(error._render_traceback_())
+        error._render_traceback_()
+    (output,) = captured.outputs
+    assert set(output.data) == {"text/html"}
+    assert "in a circle" in output.data["text/html"]
+    assert notebook.draw_hang(RankTimeout("not observed", {}, RunRecord(2))) == ""
+
+
+def test_a_passed_verdict_is_a_card_with_the_line_of_the_text():
+    exercise = all_exercises()["ring_all_reduce"]
+    verdict = Verdict(exercise, [Case(2, "two", {})])
+    card = notebook.draw_verdict(verdict)
+    assert str(verdict).removeprefix("ring_all_reduce: ").split(";")[0] in card
