@@ -11,7 +11,7 @@ from typing import Any
 
 Form = Callable[[Any], str]
 _FORMS: dict[type, Form] = {}
-_last: Callable[[], Any] = lambda: None  # what was shown last, if it still lives
+_last: weakref.ref | None = None  # what was shown last
 
 
 def register(kind: type, form: Form) -> None:
@@ -27,7 +27,7 @@ def show(value: Any, text: str = "") -> bool:
     text: the same for those who cannot see the form, if it does not stand beside it anyway.
     """
     global _last
-    if value is not None and _last() is value:
+    if _last is not None and _last() is value:
         return True
     form = _FORMS.get(type(value))
     if form is None or not in_a_notebook():

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from playwright.sync_api import expect
 
 from course_lib.classroom import read_lesson
 from tests.browser.lab import find_browser, jupyterlab
@@ -45,7 +46,11 @@ def test_a_wrong_answer_is_explained_and_the_right_one_passes(root, tmp_path, so
         verdict = notebook.run(check)
         assert "you averaged a sum" in verdict
         assert "Traceback" not in verdict
+        card = notebook.cell(check).locator(".course-card")
+        card.get_by_text("Hint 1 of 3").click()
+        expect(card.locator("details").first).to_have_attribute("open", "")
 
         notebook.write(answer, right)
         notebook.run(answer)
-        assert notebook.run(check).startswith("ring_all_reduce: passed.")
+        assert "ring_all_reduce: passed." in notebook.run(check)
+        assert notebook.cell(check).locator(".course-card").count() == 1

@@ -1,4 +1,4 @@
-"""A deadlock as a picture: who waits for whom, the circle in the colour of alarm, everyone's line."""
+"""A deadlock as a picture: who waits for whom, the circle in alarm, and everyone's line."""
 
 import re
 
