@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,11 +20,15 @@ class History:
         self.parameters.append({k: p.detach().clone() for k, p in model.named_parameters()})
 
 
+def _own_loss(model: Any, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return model.loss(inputs, targets)
+
+
 def train(
     model: nn.Module,
     batches: Iterable[tuple[torch.Tensor, torch.Tensor]],
     make_optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer],
-    loss_of: Callable[[nn.Module, torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
+    loss_of: Callable[[Any, torch.Tensor, torch.Tensor], torch.Tensor] = _own_loss,
 ) -> History:
     """Train `model` in place on whole batches.
 
@@ -33,7 +38,7 @@ def train(
     optimizer = make_optimizer(p for p in model.parameters() if p.requires_grad)
     for inputs, targets in batches:
         optimizer.zero_grad()
-        loss = loss_of(model, inputs, targets) if loss_of else model.loss(inputs, targets)
+        loss = loss_of(model, inputs, targets)
         loss.backward()
         optimizer.step()
         history.record(model, loss)

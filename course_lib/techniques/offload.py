@@ -113,6 +113,7 @@ class OffloadedOptimizer:
         """Start to send a gradient to the host, and let go of it here."""
         self._arrive(parameter)  # of an earlier pass: its buffer is needed
         gradient, parameter.grad = parameter.grad, None
+        assert gradient is not None
         self.arriving[parameter] = self.bus.fetch(self.buffers[parameter], gradient)
 
     def _arrive(self, parameter: nn.Parameter) -> None:

@@ -2,5 +2,6 @@
 
     torchrun --nproc-per-node 8 -m course_lib.train --pipeline 2 --tensor 2 --zero 1
 
-`options` is what can be asked for, `loop` what every rank does, `checkpoint` what survives.
+`options` is what can be asked for, `loop` what every rank does; what survives is in
+`course_lib.techniques.checkpoints.by_step`.
 """

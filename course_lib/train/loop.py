@@ -18,10 +18,10 @@ import torch
 import torch.distributed as dist
 
 from course_lib.models import TinyGPT, batches, solved_share
+from course_lib.techniques.checkpoints import by_step
 from course_lib.techniques.checkpoints.three_d_state import whole_state
 from course_lib.techniques.three_d import ThreeD
 
-from . import checkpoint
 from .options import Options
 
 
@@ -49,7 +49,7 @@ def _train(options: Options, device: torch.device) -> float:
     if _may_meet_stale_addresses():
         say("to survive a lost rank, start torchrun with TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1")
     say(f"{dist.get_world_size()} ranks on {device.type}, {mesh}, ZeRO-{options.zero}")
-    done = checkpoint.resume(training, options.checkpoint) if options.checkpoint else 0
+    done = by_step.resume(training, options.checkpoint) if options.checkpoint else 0
     if done:
         say(f"resumed after step {done}")
 
@@ -60,7 +60,7 @@ def _train(options: Options, device: torch.device) -> float:
         if step % options.log_every == 0 or last:
             say(f"step {step:4}  loss {loss:.4f}")
         if options.checkpoint and (step % options.save_every == 0 or last):
-            checkpoint.save(training, options.checkpoint, step)
+            by_step.save(training, options.checkpoint, step)
 
     solved = _solved(training, options.model())
     say(f"of 200 new rows of digits, the model sorts {solved:.0%} without a mistake")

@@ -49,7 +49,7 @@ def test_each_copied_alone_trains_under_torchrun(tmp_path) -> None:
     for name in TECHNIQUES:
         copy(name, tmp_path / "copies" / name)
     program = shutil.copy(PROGRAM, tmp_path)
-    # Without `site`, so that the installed course cannot be found: only torch's own folder is.
+    # Without `site` and PYTHONPATH the installed course cannot be found; only torch's folder is.
     # What starts the ranks may know everything.
     start = f"import sys; sys.path.append({sysconfig.get_path('purelib')!r}); "
     start += f"sys.argv = ['', {str(tmp_path / 'copies')!r}]; "
@@ -58,7 +58,7 @@ def test_each_copied_alone_trains_under_torchrun(tmp_path) -> None:
         [
             *(sys.executable, "-m", "torch.distributed.run", "--no-python"),
             *("--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"),
-            *(sys.executable, "-S", "-c", start),
+            *(sys.executable, "-S", "-E", "-c", start),
         ],
         cwd=tmp_path,
         capture_output=True,

@@ -93,7 +93,7 @@ def test_schedules_recomputation_and_tied_weights_go_together(schedule, tied, op
     assert_equal_to_one_process(Mesh(pipeline=2, data=2, tensor=1), schedule, [option], tied)
 
 
-def test_the_order_of_the_axes_changes_nothing_but_the_places():
+def test_the_order_of_the_axes_changes_nothing_but_the_coordinates():
     mesh = Mesh(pipeline=1, data=2, tensor=2, order=("tensor", "data", "pipeline"))
     assert_equal_to_one_process(mesh, one_f_one_b(1, 1), [{"zero": 1}])
 

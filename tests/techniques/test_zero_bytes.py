@@ -10,7 +10,7 @@ from torch.profiler import record_function
 from course_lib.models import batches, tiny_gpt
 from course_lib.ranks import collect
 from course_lib.simulate.memory import FP32_ADAM, MIXED_ADAM, model_state_bytes
-from course_lib.techniques.zero.unit import Parameters
+from course_lib.techniques.zero.unit import ShardedState
 from course_lib.techniques.zero1 import CarelessZero1, Zero1
 from course_lib.techniques.zero2 import Zero2
 from course_lib.techniques.zero3 import Zero3
@@ -139,7 +139,7 @@ def test_stage_3_prefetches_and_frees() -> None:
         whole_at_once = []
 
         def look(*_):
-            whole_at_once.append(sum(u.parameters is not Parameters.SHARDED for u in units))
+            whole_at_once.append(sum(u.sharded_state is not ShardedState.SHARDED for u in units))
 
         backward(zero)  # the first pass learns the order
         for module in list(zero.units)[1:]:

@@ -15,6 +15,7 @@ from torch.distributed.checkpoint.metadata import (
     Metadata,
     MetadataIndex,
     TensorProperties,
+    TensorStorageMetadata,
 )
 from torch.distributed.checkpoint.planner import (
     LoadPlan,
@@ -72,10 +73,12 @@ class LoadPieces(DefaultLoadPlanner):
         self.is_coordinator = is_coordinator
 
     def create_local_plan(self) -> LoadPlan:
-        saved = self.metadata.state_dict_metadata
+        assert self.metadata is not None  # there is one to read from
         items: list[ReadItem] = []
         for name, piece in self.state_dict.items():
-            items += create_read_items_for_chunk_list(name, saved[name], [piece.chunk])
+            saved = self.metadata.state_dict_metadata[name]
+            assert isinstance(saved, TensorStorageMetadata)
+            items += create_read_items_for_chunk_list(name, saved, [piece.chunk])
         return LoadPlan(items)
 
     def resolve_tensor(self, read_item: ReadItem) -> torch.Tensor:

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from .pieces import LoadPieces, SavePieces
 from .zero_state import (
@@ -123,7 +124,10 @@ class Saved:
             if found != size:
                 has = "is missing" if found is None else f"has {found} bytes"
                 raise ValueError(f"{folder / name} {has}, and had {size} when it was saved")
-        tensors = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
+        saved = dcp.FileSystemReader(folder).read_metadata().state_dict_metadata
+        tensors = {
+            k: about for k, about in saved.items() if isinstance(about, TensorStorageMetadata)
+        }
         dtypes = {key: about.properties.dtype for key, about in tensors.items()}
         return cls(manifest, folder, dtypes, {k: about.size[0] for k, about in tensors.items()})
 

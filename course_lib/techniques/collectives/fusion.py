@@ -6,7 +6,8 @@ deep learning in TensorFlow", arXiv 1802.05799, section 5). Horovod's buffer hol
 version 0.21, and held 64 MB before.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -14,7 +15,10 @@ import torch.distributed as dist
 DEFAULT_BUFFER_BYTES = 128 * 2**20
 
 
-def pack(tensors: Iterable[torch.Tensor], buffer_bytes: int) -> Iterator[list[torch.Tensor]]:
+AnyTensor = TypeVar("AnyTensor", bound=torch.Tensor)
+
+
+def pack(tensors: Iterable[AnyTensor], buffer_bytes: int) -> Iterator[list[AnyTensor]]:
     """Split `tensors`, in their order, into runs that fit into a buffer together.
 
     Neighbours share a buffer while they have one dtype and device and fit; a tensor that is larger
@@ -22,7 +26,7 @@ def pack(tensors: Iterable[torch.Tensor], buffer_bytes: int) -> Iterator[list[to
     """
     if buffer_bytes < 1:
         raise ValueError(f"a buffer needs at least 1 byte, not {buffer_bytes}")
-    run: list[torch.Tensor] = []
+    run: list[AnyTensor] = []
     for tensor in tensors:
         alike = run and (tensor.dtype, tensor.device) == (run[0].dtype, run[0].device)
         if not alike or _bytes(run) + tensor.nbytes > buffer_bytes:
@@ -60,5 +64,5 @@ def fused_all_reduce(
     return tensors
 
 
-def _bytes(tensors: list[torch.Tensor]) -> int:
+def _bytes(tensors: Sequence[torch.Tensor]) -> int:
     return sum(tensor.nbytes for tensor in tensors)

@@ -32,6 +32,16 @@ class Members:
     def receive(self, tensor: torch.Tensor, source: int) -> None:
         dist.recv(tensor, group=self.group, group_src=self.ranks[source])
 
+    def start_send(self, tensor: torch.Tensor, to: int) -> dist.Work:
+        work = dist.isend(tensor, group=self.group, group_dst=self.ranks[to])
+        assert work is not None  # as torch has it for ranks outside of the group
+        return work
+
+    def start_receive(self, tensor: torch.Tensor, source: int) -> dist.Work:
+        work = dist.irecv(tensor, group=self.group, group_src=self.ranks[source])
+        assert work is not None
+        return work
+
     def start_exchange(
         self, outgoing: torch.Tensor, to: int, incoming: torch.Tensor, source: int
     ) -> list[dist.Work]:

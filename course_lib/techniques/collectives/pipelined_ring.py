@@ -47,8 +47,8 @@ def pipelined(
     Receives are posted as early as can be, since a sender whose receiver waits already need not
     ask. What is to be added lands in one buffer: a second one, filled meanwhile, gained nothing.
     """
-    n, r, group = len(members), members.rank, members.group
-    left, right = members.ranks[(r - 1) % n], members.ranks[(r + 1) % n]
+    n, r = len(members), members.rank
+    left, right = (r - 1) % n, (r + 1) % n
     hops = len(adding) + len(copying)
     adding, copying = _in_segments(adding, segment_bytes), _in_segments(copying, segment_bytes)
     pieces, sums = adding + copying, len(adding)
@@ -63,14 +63,12 @@ def pipelined(
 
     def post(stop: int) -> None:
         receives.extend(
-            dist.irecv(landing, group=group, group_src=left)
-            for landing in landings[len(receives) : stop]
+            members.start_receive(landing, left) for landing in landings[len(receives) : stop]
         )
 
     def send(stop: int) -> None:
         sends.extend(
-            dist.isend(outgoing, group=group, group_dst=right)
-            for outgoing, _ in pieces[len(sends) : stop]
+            members.start_send(outgoing, right) for outgoing, _ in pieces[len(sends) : stop]
         )
 
     post(1 if adding else len(pieces))

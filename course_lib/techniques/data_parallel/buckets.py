@@ -48,7 +48,7 @@ class Bucket:
         self.parameters = list(parameters)
         sizes = [parameter.numel() for parameter in self.parameters]
         like = self.parameters[0]
-        self.buffer = torch.zeros(sum(sizes), dtype=like.dtype, device=like.device)
+        self.buffer = torch.zeros(sum(sizes), dtype=like.dtype, device=like.device)  # (numel,)
         parts = self.buffer.split(sizes)
         self.views = [p.view(q.shape) for p, q in zip(parts, self.parameters, strict=True)]
         self.begin()

@@ -63,7 +63,8 @@ class Exchange:
     def __init__(
         self, request: Request, to: int, dtype: torch.dtype, group: dist.ProcessGroup | None
     ) -> None:
-        self.to, self.works, self.lost = to, [], False
+        self.to, self.lost = to, False
+        self.works: list[dist.Work | None] = []  # None is torch's for ranks outside of the group
         kind, ranges, values = request.kind, list(request.ranges), request.values
         sizes = len(ranges), 0 if values is None else values.numel()
         numbers = kind, request.worker, request.task, request.time, request.version, *sizes
@@ -87,7 +88,8 @@ class Exchange:
         """Version, time and values. Raises `PeerLost` when the other side has died."""
         for work in self.works:
             try:
-                work.wait()
+                if work is not None:
+                    work.wait()
             except RuntimeError:
                 self.lost = True  # and wait for the rest, which ends at once then
         if self.lost:
@@ -110,6 +112,8 @@ def receive_request(
             if part.numel():
                 dist.recv(part, source, group=group, tag=tag)
     except RuntimeError as problem:
+        if source is None:
+            raise  # nobody knows who it was
         raise PeerLost(source) from problem
     keys = [KeyRange(*pair) for pair in ranges.tolist()]
     return Request(Kind(kind), worker, task, time, version, keys, values)

@@ -71,7 +71,7 @@ class Server:
         """Until every worker has left or died."""
         live = self.shard.progress.clocks
         while live and self.head is not None:
-            self._follow()
+            self._follow(self.head)
         while live:
             awaited = sorted((w for w in live if w not in self.held), key=lambda w: (live[w], w))
             everyone = not self.held and not self.shard.left
@@ -106,12 +106,12 @@ class Server:
 
     # --------------------------------------------------------------------------------------------
 
-    def _follow(self) -> None:
+    def _follow(self, head: int) -> None:
         """The replica takes what the head has taken."""
         try:
-            request = receive_request(self.head, self.layout.dtype, self.job.group)
+            request = receive_request(head, self.layout.dtype, self.job.group)
             self.handle(request)
-            send_reply(self.head, self.shard.version, 0, group=self.job.group)
+            send_reply(head, self.shard.version, 0, group=self.job.group)
         except PeerLost as lost:
             self.report.lost.append(lost.peer)
             self.head = None

@@ -97,6 +97,7 @@ class Shard:
 
     @torch.no_grad()
     def _load(self, request: Request) -> None:
+        assert request.values is not None  # only a pull has none
         offset = 0
         for keys, piece, both in self._in(request.ranges):
             target = piece[both.start - keys.start : both.stop - keys.start]
@@ -144,6 +145,7 @@ class Shard:
         self.version += 1
 
     def _add(self, request: Request) -> None:
+        assert request.values is not None
         offset = 0
         for keys, piece, both in self._in(request.ranges):
             if piece.grad is None:

@@ -37,7 +37,7 @@ from .mailbox import Mailbox
 from .messages import open_groups, plan
 from .replicas import average_gradients
 from .stage import Loss, Stage, StageError
-from .tied_weights import TiedWeight
+from .tied_weights import tie
 
 
 def stages_of(schedule: Schedule, rank: int) -> list[int]:
@@ -92,7 +92,9 @@ class Pipeline:
         if data_group is not None:
             for stage in self.stages.values():
                 broadcast_state(stage.module, data_group)
-        self._tied = self._tie(tied, dist.get_process_group_ranks(group or dist.group.WORLD))
+        ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
+        modules_here = {stage: held.module for stage, held in self.stages.items()}
+        self._tied = tie(tied, schedule, modules_here, ranks)
 
     def parameters(self) -> list[nn.Parameter]:
         """Parameters of this rank's stages, each once."""
@@ -165,20 +167,23 @@ class Pipeline:
     ) -> torch.Tensor | None:
         kind, stage, microbatch = op
         at = self.stages[stage]
-        if kind == FORWARD and mailbox is self._evaluating:
-            return at.evaluate(arrived, target)
         if kind == FORWARD:
+            assert arrived is not None  # the batch, or an activation
+            if mailbox is self._evaluating:
+                return at.evaluate(arrived, target)
             return at.forward(microbatch, arrived, target)
         if kind == BACKWARD:
             return at.backward(microbatch, arrived)
         if kind == BACKWARD_INPUT:
             return at.backward_input(microbatch, arrived)
-        return at.backward_weight(microbatch)
+        at.backward_weight(microbatch)
+        return None
 
     def _pass_on(self, mailbox: Mailbox, op: Op, result: torch.Tensor | None) -> None:
         """To the stage that needs it: on another rank, or on this one."""
         kind, stage, microbatch = op
         if kind == FORWARD and stage == self.last:
+            assert result is not None  # the loss
             self.losses.append(result.detach())
         elif kind == FORWARD and stage + 1 in self.stages:
             self._handed_over[op] = result
@@ -216,16 +221,6 @@ class Pipeline:
     ) -> Stage:
         again = recompute if isinstance(recompute, bool) else stage in recompute
         return Stage(module, loss if stage == self.last else None, self.microbatches, again)
-
-    def _tie(self, tied: Sequence[Sequence[tuple[int, str]]], ranks: list[int]) -> list[TiedWeight]:
-        home = {op.stage: ranks[rank] for rank, row in enumerate(self.schedule) for op in row}
-        weights = []
-        for uses in map(sorted, tied):
-            own = [(stage, name) for stage, name in uses if stage in self.stages]
-            if own:
-                copies = [self.stages[stage].module.get_parameter(name) for stage, name in own]
-                weights.append(TiedWeight(copies, [home[stage] for stage, _ in uses]))
-        return weights
 
 
 def _device_of(parameters: Sequence[nn.Parameter]) -> torch.device:

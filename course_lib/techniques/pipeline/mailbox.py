@@ -91,10 +91,11 @@ class Mailbox:
         message = self._outgoing.get(result)
         if message is None:
             return
+        if result.kind != FORWARD and not self._shapes[message.boundary].needs_gradient:
+            return
+        assert tensor is not None  # since somebody needs it
         if result.kind == FORWARD:
             self._announce(message, tensor)
-        elif not self._shapes[message.boundary].needs_gradient:
-            return
         self._isend(message, tensor)
 
     def finish(self) -> None:
@@ -144,13 +145,16 @@ class Mailbox:
         tensor = tensor.detach().contiguous()
         group = self.groups[message.direction]
         work = dist.isend(tensor, group=group, group_dst=message.destination)
+        assert work is not None  # as torch has it for ranks outside of the group
         self._under_way.append((work, tensor))
         while len(self._under_way) > _KEPT and self._under_way[0][0].is_completed():
             self._under_way.popleft()
 
     def _irecv(self, message: Message, tensor: torch.Tensor) -> dist.Work:
         group = self.groups[message.direction]
-        return dist.irecv(tensor, group=group, group_src=message.source)
+        work = dist.irecv(tensor, group=group, group_src=message.source)
+        assert work is not None
+        return work
 
 
 def _words(shape: Shape) -> str:

@@ -16,7 +16,7 @@ def average_gradients(parameters: Sequence[nn.Parameter], group: dist.ProcessGro
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     for dtype in dict.fromkeys(gradient.dtype for gradient in gradients):
         alike = [gradient for gradient in gradients if gradient.dtype == dtype]
-        flat = torch.cat([gradient.flatten() for gradient in alike])
+        flat = torch.cat([gradient.flatten() for gradient in alike])  # (elements of all,)
         dist.all_reduce(flat, group=group)
         flat /= dist.get_world_size(group)
         for gradient, part in zip(alike, flat.split([g.numel() for g in alike]), strict=True):

@@ -29,7 +29,7 @@ class SplitBackward:
         self._branches: dict[Node, list[torch.Tensor]] = {}  # where side paths leave: their weights
         self._passed: dict[Node, tuple] = {}  # the gradients that came by there
 
-    def input_pass(self, gradient: torch.Tensor) -> None:
+    def input_pass(self, gradient: torch.Tensor | None) -> None:
         """I: puts the gradient of `x` into `x.grad`."""
         if not self.x.requires_grad:  # nobody waits: all the work is left to W
             self._gradient = gradient
@@ -75,7 +75,8 @@ def _branches(
     for node in children_first:
         found: set[torch.Tensor] = set()
         for child, _ in node.next_functions:
-            found |= leaves.get(child, set())
+            if child is not None:
+                found |= leaves.get(child, set())
         if node in main:
             for leaf in found:
                 owners[leaf].append(node)

@@ -9,6 +9,7 @@ only, and B begins by running the forward pass again.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,7 +19,7 @@ from course_lib.techniques.schedules import BACKWARD, BACKWARD_INPUT, BACKWARD_W
 
 from .split_backward import SplitBackward
 
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]  # (output, target) -> scalar
+Loss = Callable[[torch.Tensor, Any], torch.Tensor]  # (output, target) -> scalar
 
 _PASSES = {
     FORWARD: "forward",
@@ -98,15 +99,19 @@ class Stage:
         with torch.no_grad():
             return self._run(x, target)
 
-    def backward(self, microbatch: int, gradient: torch.Tensor | None = None) -> torch.Tensor:
-        """B: from the gradient of the output (none for a loss) to that of the input."""
+    def backward(
+        self, microbatch: int, gradient: torch.Tensor | None = None
+    ) -> torch.Tensor | None:
+        """B: from the gradient of the output (none for a loss) to that of the input, if wanted."""
         kept = self._begin_backward(microbatch)
         if kept.output is not None:
             torch.autograd.backward(kept.output, gradient if kept.seed is None else kept.seed)
         del self.in_flight[microbatch]
         return _gradient_of(kept.x)
 
-    def backward_input(self, microbatch: int, gradient: torch.Tensor | None = None) -> torch.Tensor:
+    def backward_input(
+        self, microbatch: int, gradient: torch.Tensor | None = None
+    ) -> torch.Tensor | None:
         """I: as `backward`, without the gradients of the weights."""
         kept = self._begin_backward(microbatch)
         if kept.output is not None:

@@ -5,13 +5,14 @@ of them computed, then the same optimizer keeps them equal for ever. Megatron-LM
 all-reduce between the first and the last stage (Shoeybi et al. 2019; Narayanan et al., SC 2021).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
 from course_lib.techniques.collectives import broadcast_tensors
+from course_lib.techniques.schedules import Schedule
 
 
 class TiedWeight:
@@ -49,3 +50,24 @@ class TiedWeight:
                 copy.grad = total.clone()
             else:
                 copy.grad.copy_(total)  # in place: ZeRO keeps gradients in a buffer of its own
+
+
+def tie(
+    tied: Sequence[Sequence[tuple[int, str]]],
+    schedule: Schedule,
+    modules: Mapping[int, nn.Module],
+    ranks: Sequence[int],
+) -> list[TiedWeight]:
+    """Those of the `tied` weights that this rank holds a copy of.
+
+    tied: for each weight its copies, (stage, name of the parameter in its module). modules: of the
+    stages here. ranks: of the default group, one for each row of the schedule.
+    """
+    home = {op.stage: ranks[row] for row, ops in enumerate(schedule) for op in ops}
+    weights = []
+    for uses in map(sorted, tied):
+        own = [(stage, name) for stage, name in uses if stage in modules]
+        if own:
+            copies = [modules[stage].get_parameter(name) for stage, name in own]
+            weights.append(TiedWeight(copies, [home[stage] for stage, _ in uses]))
+    return weights

@@ -12,6 +12,8 @@ A backward pass with newer weights than its forward gives the gradient of no fun
 them on the first stage. The gradient is then a true one, of weights some updates old.
 """
 
+from collections.abc import Collection
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -51,7 +53,9 @@ class StashingStage(Stage):
         self.most_versions = max(self.most_versions, len(held))
         return super().forward(microbatch, x, target)
 
-    def backward(self, microbatch: int, gradient: torch.Tensor | None = None) -> torch.Tensor:
+    def backward(
+        self, microbatch: int, gradient: torch.Tensor | None = None
+    ) -> torch.Tensor | None:
         gradient = super().backward(microbatch, gradient)
         used = self.used.pop(microbatch)
         steps = {n: self.learning_rate * w.grad for n, w in used.items() if w.grad is not None}
@@ -93,12 +97,16 @@ class PipeDream(Pipeline):
     @property
     def stage(self) -> StashingStage:
         """This rank's stage, with its newest weights."""
-        return self.stages[self.rank]
+        stage = self.stages[self.rank]
+        assert isinstance(stage, StashingStage)
+        return stage
 
     def train(self, inputs: torch.Tensor, targets: torch.Tensor) -> list[float]:
         """Train on the batch, cut into minibatches; their losses on the last rank, else []."""
         self.train_step(inputs, targets)
         return [float(loss) for loss in self.losses]
 
-    def _make_stage(self, stage: int, module: nn.Module, loss: Loss, recompute: bool) -> Stage:
+    def _make_stage(
+        self, stage: int, module: nn.Module, loss: Loss, recompute: bool | Collection[int]
+    ) -> Stage:
         return StashingStage(module, loss if stage == self.last else None, *self._options)

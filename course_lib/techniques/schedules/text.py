@@ -50,16 +50,20 @@ def parse_op(text: str, stage: int | None = None) -> Op:
     if cell is None:
         raise ValueError(f"{text!r} is not an operation: write F, B, I or W, then 0.3 or 3")
     kind, written, microbatch = cell.groups()
-    if written is None and stage is None:
+    if written is not None:
+        stage = int(written)
+    if stage is None:
         raise ValueError(f"{text!r} names no stage; write {kind}0.{microbatch} for stage 0")
-    return Op(kind, int(written) if written is not None else stage, int(microbatch))
+    return Op(kind, stage, int(microbatch))
 
 
 def parse_schedule(text: str) -> Schedule:
     """Read a grid back, one line per rank; the stage of a short cell (`F3`) is its rank."""
-    rows = []
+    rows: list[tuple[Op, ...]] = []
     for line in filter(None, map(str.strip, text.splitlines())):
-        number, cells = _ROW.fullmatch(line).groups()
+        row = _ROW.fullmatch(line)
+        assert row is not None  # it takes any line
+        number, cells = row.groups()
         rank = len(rows)
         if number is not None and int(number) != rank:
             raise ValueError(f"line {rank} of the schedule says rank {number}; rank {rank} is due")
@@ -80,7 +84,7 @@ def format_schedule(
     """
     short = all(op.stage == rank for rank, row in enumerate(schedule) for op in row)
     table = [[f"{op.kind}{op.microbatch}" if short else str(op) for op in row] for row in schedule]
-    first = last = None
+    first, last = 0, None
     if mark is not None:
         first, last = max(0, mark[1] - context), mark[1] + context + 1
     width = max((len(cell) for row in table for cell in row), default=2)

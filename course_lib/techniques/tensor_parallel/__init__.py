@@ -25,7 +25,7 @@ from .block import (
     ParallelGPTEmbedding,
     ParallelGPTHead,
 )
-from .gpt import TensorParallelGPT
+from .gpt import TensorParallelGPT, WholeGPT
 from .linear import ColumnParallelLinear, RowParallelLinear
 from .mlp import ParallelMLP
 from .random_streams import Dropout, separate_stream
@@ -55,6 +55,7 @@ __all__ = [
     "RowParallelLinear",
     "TensorParallelGPT",
     "VocabParallelEmbedding",
+    "WholeGPT",
     "gather_whole",
     "load_sharded",
     "load_whole",

@@ -15,8 +15,10 @@ Shoeybi et al. 2019 (arXiv 1909.08053), figure 4.
 Shapes: B batch, T tokens, V vocabulary, t ranks of the group.
 """
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -31,6 +33,21 @@ from .block import (
 from .random_streams import separate_stream
 from .state import load_whole, shares_of
 from .vocabulary import vocab_parallel_loss, vocabulary_share
+
+
+class WholeGPT(Protocol):
+    """A GPT of one process: `embedding.tokens` and `.positions`, then `blocks`, then `head`.
+
+    Blocks have `attention.heads` and the weights of `ParallelBlock`, `head` has `projection`.
+    """
+
+    embedding: Any
+    blocks: Any
+    head: Any
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
 
 
 class TensorParallelGPT(nn.Module):
@@ -92,7 +109,7 @@ class TensorParallelGPT(nn.Module):
     @classmethod
     def from_model(
         cls,
-        model: nn.Module,
+        model: WholeGPT,
         group: Group = None,
         *,
         dropout: float = 0.0,
@@ -100,8 +117,7 @@ class TensorParallelGPT(nn.Module):
     ) -> "TensorParallelGPT":
         """The parts of a GPT of one process, with its sizes, weights and type.
 
-        model: has `embedding.tokens` and `.positions`, `blocks` with `attention.heads` and the
-            weights of this class, and `head.projection`. It is the same on every rank.
+        model: the same on every rank.
         """
         words, positions = model.embedding.tokens, model.embedding.positions
         made = cls(

@@ -75,7 +75,7 @@ class ColumnLinears(torch.autograd.Function):
         whole_x = lambda: x  # noqa: E731
         if ctx.sequence_parallel and any(weight_needed):
             whole_x = start_gather(x, ctx.axis)
-        finish_dx = lambda: None  # noqa: E731
+        finish_dx: Callable[[], torch.Tensor | None] = lambda: None  # noqa: E731
         if x_needed:
             dx = _input_gradient(rows, weights).view(*gradients[0].shape[:-1], x.shape[-1])
             finish_dx = _start_reduction(dx, ctx)

@@ -1,11 +1,15 @@
 """Data, tensor and pipeline parallelism at once, with ZeRO along the data axis.
 
-    training    ThreeD: one rank's part of a GPT in training
+To read in this order:
+
+    training         ThreeD: one rank's part of a GPT in training
+    compatibility    what does not go together, and why
 
 Needs of its neighbours: mesh, schedules, tensor_parallel, pipeline, zero, and what these need,
 collectives and make_optimizer.
 """
 
-from .training import ThreeD, check
+from .compatibility import check
+from .training import ThreeD
 
 __all__ = ["ThreeD", "check"]

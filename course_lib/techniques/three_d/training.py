@@ -15,8 +15,6 @@ Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters
 SC 2021, section 3 (arXiv 2104.04473).
 """
 
-from collections.abc import Iterator
-
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -26,17 +24,16 @@ from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.pipeline.executor import Pipeline, stages_of
 from course_lib.techniques.pipeline.stages import cut, layer_costs, split_by_cost
 from course_lib.techniques.schedules import (
-    BACKWARD,
-    BACKWARD_WEIGHT,
-    FORWARD,
     Schedule,
     num_microbatches,
     num_stages,
 )
-from course_lib.techniques.tensor_parallel import TensorParallelGPT
+from course_lib.techniques.tensor_parallel import TensorParallelGPT, WholeGPT
 from course_lib.techniques.zero.zero1 import Zero1
 from course_lib.techniques.zero.zero2 import Zero2
 from course_lib.techniques.zero.zero3 import Zero3
+
+from .compatibility import check
 
 _ZERO = {1: Zero1, 2: Zero2, 3: Zero3}
 
@@ -66,7 +63,7 @@ class ThreeD:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: WholeGPT,
         mesh: Mesh,
         schedule: Schedule,
         make_optimizer: MakeOptimizer,
@@ -158,54 +155,12 @@ class ThreeD:
         ]
 
 
-def layers_of(model: nn.Module) -> nn.Sequential:
+def layers_of(model: WholeGPT) -> nn.Sequential:
     """The GPT as layers in a row, numbered from 0."""
     return nn.Sequential(model.embedding, *model.blocks, model.head)
 
 
-def split_stages(model: nn.Module, schedule: Schedule) -> list[range]:
+def split_stages(model: WholeGPT, schedule: Schedule) -> list[range]:
     """Layers of each stage, of about equal cost."""
     tokens = torch.zeros(1, model.embedding.positions.num_embeddings, dtype=torch.long)
     return split_by_cost(layer_costs(layers_of(model), tokens), num_stages(schedule))
-
-
-def check(
-    model: nn.Module,
-    mesh: Mesh,
-    schedule: Schedule,
-    zero: int = 0,
-    master_dtype: torch.dtype | None = None,
-) -> None:
-    """`ValueError` if these do not go together; needs no processes."""
-    problems = list(_problems(model, mesh, schedule, zero, master_dtype))
-    if problems:
-        raise ValueError("; ".join(problems))
-
-
-def _problems(
-    model: nn.Module,
-    mesh: Mesh,
-    schedule: Schedule,
-    zero: int,
-    master_dtype: torch.dtype | None,
-) -> Iterator[str]:
-    heads, layers = model.blocks[0].attention.heads, len(model.blocks) + 2
-    if heads % mesh.tensor:
-        yield f"{heads} attention heads do not divide over {mesh.tensor} ranks of the tensor axis"
-    if len(schedule) != mesh.pipeline:
-        yield f"the schedule is for {len(schedule)} ranks, the pipeline axis has {mesh.pipeline}"
-    if num_stages(schedule) > layers:
-        yield f"{layers} layers cannot be cut into {num_stages(schedule)} stages, each with one"
-    if zero not in (0, *_ZERO):
-        yield f"ZeRO has the stages 1 to 3, and 0 for none, not {zero}"
-    split = any(op.kind == BACKWARD_WEIGHT for row in schedule for op in row)
-    if zero >= 2 and split:
-        yield f"ZeRO-{zero} sends gradients off after a backward pass, and zero-bubble splits it"
-    tied = model.head.projection.weight is model.embedding.tokens.weight
-    if zero >= 2 and tied and num_stages(schedule) > 1:
-        yield f"ZeRO-{zero} sends gradients off before the stages of a tied weight can add theirs"
-    kinds = [op.kind for op in schedule[0]]
-    if zero == 3 and (num_stages(schedule) > 1 or kinds != [FORWARD, BACKWARD] * (len(kinds) // 2)):
-        yield "ZeRO-3 frees a layer after its backward, so it needs one stage and 1F1B's order"
-    if master_dtype is not None and not zero:
-        yield "master weights are kept by ZeRO's optimizer: take zero=1"

@@ -23,16 +23,19 @@ from .buckets import ScatteredBucket
 from .flat_shards import FlatShards, by_kind
 
 
-class Parameters(Enum):
-    """What the parameters of a unit are at the moment."""
+class ShardedState(Enum):
+    """What the parameters of a unit are at the moment; called so in FSDP2 too."""
 
     SHARDED = auto()  # each the piece of it on this rank
     UNSHARDING = auto()  # the all-gather is under way
-    WHOLE = auto()
+    UNSHARDED = auto()  # whole
 
 
 class TrainingState(Enum):
-    """Where a unit is between one forward pass and the next; FSDP2 has the same four."""
+    """Where a unit is between one forward pass and the next.
+
+    FSDP2 has an enum of that name, whose PRE_BACKWARD is BACKWARD here.
+    """
 
     IDLE = auto()  # no backward pass is to come
     FORWARD = auto()  # was called, and backward is to come
@@ -62,7 +65,11 @@ class Unit:
         self.shards = [flat.own(whole).clone() for flat, whole in pairs]
         self.views = [flat.views(whole) for flat, whole in pairs]
         self.under_way: list[dist.Work] = []
-        self.parameters, self.state, self.calls = Parameters.WHOLE, TrainingState.IDLE, 0
+        self.sharded_state, self.training_state, self.calls = (
+            ShardedState.UNSHARDED,
+            TrainingState.IDLE,
+            0,
+        )
         self.reshard()
 
     def frozen(self) -> list[tuple[FlatShards, torch.Tensor]]:
@@ -72,7 +79,7 @@ class Unit:
 
     def start_unshard(self) -> None:
         """Begin to make the parameters whole, if they are not."""
-        if self.parameters is not Parameters.SHARDED:
+        if self.sharded_state is not ShardedState.SHARDED:
             return
         with record_function(f"all-gather {self.name}"):
             for flat, whole, shard in zip(self.flats, self.wholes, self.shards, strict=True):
@@ -80,23 +87,23 @@ class Unit:
                 self.under_way.append(
                     all_gather_single(whole, shard, group=flat.group, async_op=True)
                 )
-        self.parameters = Parameters.UNSHARDING
+        self.sharded_state = ShardedState.UNSHARDING
 
     def unshard(self) -> None:
         """Make the parameters whole, and wait until they are."""
         self.start_unshard()
-        if self.parameters is Parameters.WHOLE:
+        if self.sharded_state is ShardedState.UNSHARDED:
             return
         for work in self.under_way:
             work.wait()
         for flat, views in zip(self.flats, self.views, strict=True):
             for parameter, view in zip(flat.parameters, views, strict=True):
                 parameter.data = view
-        self.under_way, self.parameters = [], Parameters.WHOLE
+        self.under_way, self.sharded_state = [], ShardedState.UNSHARDED
 
     def reshard(self) -> None:
         """Leave of each parameter the piece on this rank."""
-        if self.parameters is Parameters.SHARDED:
+        if self.sharded_state is ShardedState.SHARDED:
             return
         self.unshard()  # what is under way has to arrive first
         for flat, shard in zip(self.flats, self.shards, strict=True):
@@ -104,7 +111,7 @@ class Unit:
                 parameter.data = piece
         for whole in self.wholes:
             whole.untyped_storage().resize_(0)
-        self.parameters = Parameters.SHARDED
+        self.sharded_state = ShardedState.SHARDED
 
 
 def divide(model: nn.Module, modules: list[nn.Module]) -> dict[nn.Module, list[nn.Parameter]]:

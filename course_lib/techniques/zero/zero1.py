@@ -53,9 +53,9 @@ class Zero1(WholeParameters):
     @torch.no_grad()
     def _keep(self, parameter: nn.Parameter) -> None:
         """Move a gradient that backward has finished to its part of the flat buffer."""
-        view = self.gradient_of[parameter]
-        if parameter.grad is not view:
-            parameter.grad = view.copy_(parameter.grad)
+        view, gradient = self.gradient_of[parameter], parameter.grad
+        if gradient is not None and gradient is not view:
+            parameter.grad = view.copy_(gradient)
 
     def reduce_gradients(self) -> None:
         """Give each piece of this rank the average gradient; `step` and clipping call it."""

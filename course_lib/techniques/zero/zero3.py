@@ -104,13 +104,13 @@ class Zero3(ShardedTraining):
             self.called.append(unit)
             inputs = [t for t in tensors_in((args, kwargs)) if t.grad_fn is not None]
             if torch.is_grad_enabled():
-                unit.state, unit.calls = TrainingState.FORWARD, unit.calls + 1
+                unit.training_state, unit.calls = TrainingState.FORWARD, unit.calls + 1
             if inputs and unit is not self.root:
                 register_multi_grad_hook(inputs, lambda _: self._after_backward(unit))
         unit.unshard()
 
     def _after_forward(self, unit: Unit, module: nn.Module, args: tuple, output: Any) -> None:
-        if unit.state is TrainingState.BACKWARD:
+        if unit.training_state is TrainingState.BACKWARD:
             return
         nodes = [t.grad_fn for t in tensors_in(output) if t.grad_fn is not None]
         for node in () if self.in_backward else nodes:
@@ -124,8 +124,8 @@ class Zero3(ShardedTraining):
                 self._reshard_all()
 
     def _before_backward(self, unit: Unit) -> None:
-        if unit.state is not TrainingState.BACKWARD:
-            unit.state = TrainingState.BACKWARD
+        if unit.training_state is not TrainingState.BACKWARD:
+            unit.training_state = TrainingState.BACKWARD
             self._enter_backward()
             unit.unshard()
 
@@ -160,11 +160,11 @@ class Zero3(ShardedTraining):
         self._reshard_all()
         for unit in self.units.values():
             late = any(p.grad is not None for b in unit.buckets for p in b.flat.parameters)
-            if late or unit.state is not TrainingState.POST_BACKWARD:
+            if late or unit.training_state is not TrainingState.POST_BACKWARD:
                 self._send(unit)
         self._arrive()
         for unit in self.units.values():
-            unit.state, unit.calls = TrainingState.IDLE, 0
+            unit.training_state, unit.calls = TrainingState.IDLE, 0
         self.in_backward, self.called = False, []
 
     def _prefetch(self, unit: Unit, direction: int) -> None:
@@ -178,7 +178,7 @@ class Zero3(ShardedTraining):
         self._arrive()
         for bucket in unit.buckets:
             bucket.send()
-        self.travelling, unit.state = unit.buckets, TrainingState.POST_BACKWARD
+        self.travelling, unit.training_state = unit.buckets, TrainingState.POST_BACKWARD
 
     def _arrive(self) -> None:
         for bucket in self.travelling:

@@ -1,6 +1,6 @@
-"""What survives: checkpoints that any mesh can load, by torch.distributed.checkpoint.
+"""Checkpoints of a training on a mesh, by the number of the step, that any mesh can load.
 
-    DIR/step-000050/     whole tensors by their names in one process, see techniques.checkpoints
+    DIR/step-000050/     whole tensors by their names in one process, see three_d_state
     DIR/saving-000100/   a save that is under way, or was interrupted
 
 A save is written beside the one before and renamed when it is whole; a rename happens or does not.
@@ -14,13 +14,11 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
-from course_lib.techniques.checkpoints.three_d_state import (
-    load_whole_state,
-    names_needed,
-    whole_state,
-)
 from course_lib.techniques.three_d import ThreeD
+
+from .three_d_state import load_whole_state, names_needed, whole_state
 
 _NAME = re.compile(r"step-(\d+)")
 
@@ -63,7 +61,7 @@ def resume(training: ThreeD, folder: Path) -> int:
     whole = {
         key: torch.empty(about.size, dtype=about.properties.dtype)
         for key, about in tensors.items()
-        if key.split("/")[1] in names
+        if isinstance(about, TensorStorageMetadata) and key.split("/")[1] in names
     }
     dcp.load(whole, checkpoint_id=path)
     load_whole_state(training, whole)
