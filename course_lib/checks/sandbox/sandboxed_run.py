@@ -132,18 +132,25 @@ def _described(program: Program) -> str | list[tuple[str, int, str | None]] | No
     ]
 
 
-_Kind = type(inspect.Parameter.KEYWORD_ONLY)
+# By their number, which stands in what a rank tells.
+_KINDS = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.VAR_POSITIONAL,
+    inspect.Parameter.KEYWORD_ONLY,
+    inspect.Parameter.VAR_KEYWORD,
+)
 
 
 def _signature(told: Any) -> inspect.Signature:
     """As described; one that takes everything where there is no description."""
     if not isinstance(told, list):
-        told = [("args", _Kind.VAR_POSITIONAL, None), ("kwargs", _Kind.VAR_KEYWORD, None)]
+        told = [("args", 2, None), ("kwargs", 4, None)]
     return inspect.Signature(
         [
             inspect.Parameter(
                 name,
-                _Kind(kind),
+                _KINDS[kind],
                 default=inspect.Parameter.empty if default is None else _Shown(default),
             )
             for name, kind, default in told
