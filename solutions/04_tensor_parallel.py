@@ -970,7 +970,7 @@ for t in (2, 3, 4):
 #   ([arXiv 2205.05198](https://arxiv.org/abs/2205.05198)): section 4 and Table 2.
 # - Narayanan et al. 2021 ([arXiv 2104.04473](https://arxiv.org/abs/2104.04473)): tensor parallelism
 #   inside the machine, pipelines between machines, and why.
-# - `course_lib/techniques/tensor_parallel`: f and g in `regions.py`, the all-reduce hidden behind
+# - `course_lib/techniques/tensor_parallel`: f and g in `f_and_g.py`, the all-reduce hidden behind
 #   the weight gradients in `overlap.py`, shared key/value heads in `attention.py`, and from one
 #   process to any $t$ and back in `state.py`.
 #

@@ -724,7 +724,7 @@ print("your guess:", guessed(guess_messages))
 # %%
 from course_lib.models import batches, tiny_gpt
 from course_lib.models.tiny_gpt import token_loss
-from course_lib.techniques.pipeline.stages import cut, layer_costs, split_by_cost
+from course_lib.techniques.pipeline.partition import cut, layer_costs, split_by_cost
 
 
 def gpt_layers():

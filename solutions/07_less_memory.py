@@ -38,7 +38,7 @@ from torch.utils.checkpoint import set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib import check, guessed, hint, run_ranks, yours_or
-from course_lib.models.sorting import batches
+from course_lib.models.sorting_task import batches
 from course_lib.models.tiny_gpt import tiny_gpt, token_loss
 from course_lib.observe.timing import in_turns
 from course_lib.simulate import (

@@ -2,7 +2,7 @@
 
 from .check import check
 from .hint import hint
+from .unsolved import guessed, solved, yours_or
 from .verdict import CheckFailed, NotAttempted
-from .yours import guessed, solved, yours_or
 
 __all__ = ["CheckFailed", "NotAttempted", "check", "guessed", "hint", "solved", "yours_or"]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from course_lib import shown
 
-from . import progress, seeds, yours
+from . import progress, seeds, unsolved
 from .lookup import by_function
 from .runner import run_check
 
@@ -19,6 +19,6 @@ def check(fn: Callable) -> None:
     verdict = run_check(exercise, fn, seeds.public(exercise.name))
     verdict.raise_unless_passed()
     progress.record(exercise.notebook, exercise.name, fn)
-    yours.remember(exercise.name, fn)
+    unsolved.remember(exercise.name, fn)
     if not shown.show(verdict, str(verdict)):
         print(verdict)

@@ -2,7 +2,7 @@
 
 from .nasty import NASTY_MODELS
 from .reference import History, train
-from .sorting import batches, solved_share
+from .sorting_task import batches, solved_share
 from .tiny_gpt import TinyGPT, tiny_gpt
 
 __all__ = [

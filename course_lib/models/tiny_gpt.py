@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .sorting import IGNORED, LENGTH, SYMBOLS
+from .sorting_task import IGNORED, LENGTH, SYMBOLS
 
 
 class Attention(nn.Module):

@@ -21,9 +21,9 @@ from . import warning_texts
 from .events import CommEvent
 from .frames import learners
 from .journal import JournalWriter
+from .operator_watch import Warn, Watch
 from .stopwatch import Stopwatch
 from .threads import ThreadState, lock
-from .watch import Warn, Watch
 
 
 class _Reference(weakref.ref):

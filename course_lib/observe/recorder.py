@@ -3,8 +3,8 @@
 Three things see it all, and none of them is there when no recorder is open: hooks on the operators
 of torch.distributed, by whichever way they are called (`dispatch_hooks`); the methods of the
 handles that asynchronous calls return (`handles`); and, only while a buffer is in flight, every
-other operator (`watch`). Who asks for memory has every operator watched from beginning to end
-(`memory_tracker`).
+other operator (`operator_watch`). Who asks for memory has every operator watched from beginning to
+end (`memory_tracker`).
 """
 
 import itertools
@@ -26,9 +26,9 @@ from .frames import Stack, look
 from .handles import Handles
 from .journal import JournalWriter
 from .memory_tracker import MemoryTracker
+from .operator_watch import Watch
 from .stopwatch import Stopwatch
 from .threads import ThreadState, lock
-from .watch import Watch
 
 
 class Recorder:

@@ -8,7 +8,7 @@ from course_lib.models import batches, tiny_gpt
 from course_lib.models.tiny_gpt import token_loss
 from course_lib.ranks import collect
 from course_lib.techniques.pipeline import Pipeline
-from course_lib.techniques.pipeline.stages import cut, layer_costs, split_by_cost
+from course_lib.techniques.pipeline.partition import cut, layer_costs, split_by_cost
 from course_lib.techniques.schedules import gpipe, one_f_one_b
 from tests.bench.row import Measurement, Row, paired
 

@@ -26,7 +26,7 @@ from course_lib.simulate import Cluster, dgx_a100, fit_link, replay, simulate
 from course_lib.techniques.collectives import ring_all_reduce
 from course_lib.techniques.data_parallel import DataParallel
 from course_lib.techniques.pipeline import Pipeline
-from course_lib.techniques.pipeline.stages import cut, layer_costs, split_by_cost
+from course_lib.techniques.pipeline.partition import cut, layer_costs, split_by_cost
 from course_lib.techniques.schedules import gpipe, one_f_one_b
 from tests.bench.row import Measurement, Row
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from course_lib.ranks import collect
 from course_lib.techniques.pipeline import Pipeline, stages_of
-from course_lib.techniques.pipeline.stages import cut, split_by_cost
+from course_lib.techniques.pipeline.partition import cut, split_by_cost
 from course_lib.techniques.schedules import (
     gpipe,
     interleaved,

@@ -9,7 +9,7 @@ from torch import nn
 
 from course_lib.ranks import RankError, RankTimeout, collect
 from course_lib.techniques.pipeline import Pipeline
-from course_lib.techniques.pipeline.stages import cut, layer_costs, split_by_cost
+from course_lib.techniques.pipeline.partition import cut, layer_costs, split_by_cost
 from course_lib.techniques.schedules import gpipe, one_f_one_b, parse_schedule
 
 mse = nn.functional.mse_loss

@@ -2,7 +2,7 @@
 
 To read in this order:
 
-    stages              the model cut into stages of equal cost
+    partition           the model cut into stages of equal cost
     messages            what travels between stages, and on which groups
     mailbox             sends and receives under way
     stage               forward and backward of one stage, microbatch by microbatch
@@ -16,8 +16,8 @@ Needs of its neighbours: schedules (which table to run), collectives (broadcast)
 """
 
 from .executor import Pipeline, stages_of
+from .partition import cut, layer_costs, split_by_cost
 from .stage import Stage, StageError
-from .stages import cut, layer_costs, split_by_cost
 from .weight_stashing import PipeDream
 
 __all__ = [

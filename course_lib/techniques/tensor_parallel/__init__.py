@@ -2,7 +2,7 @@
 
 To read in this order:
 
-    regions          f, g and their kin: what crosses between ranks, forward and backward
+    f_and_g          f, g and their kin: what crosses between ranks, forward and backward
     linear           a matrix by columns, by rows
     mlp, attention   a pair of them, with one all-reduce each way
     vocabulary       embedding and cross-entropy

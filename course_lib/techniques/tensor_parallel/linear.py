@@ -30,12 +30,12 @@ from .axis import (
     even_share,
     require_size,
 )
-from .overlap import ColumnLinears
-from .random_streams import separate_stream
-from .regions import (
+from .f_and_g import (
     GatherFromTensorParallel,
     ReduceFromTensorParallel,
 )
+from .overlap import ColumnLinears
+from .random_streams import separate_stream
 from .sequence import ReduceScatterToSequenceParallel
 
 

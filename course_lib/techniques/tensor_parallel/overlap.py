@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 from torch.profiler import record_function
 
 from .axis import TensorAxis
-from .regions import CopyToTensorParallel
+from .f_and_g import CopyToTensorParallel
 from .sequence import (
     GatherFromSequenceParallel,
     start_gather,

@@ -30,8 +30,8 @@ from .axis import (
     require_size,
     uneven_share,
 )
+from .f_and_g import ReduceFromTensorParallel
 from .random_streams import separate_stream
-from .regions import ReduceFromTensorParallel
 from .sequence import (
     ReduceScatterToSequenceParallel,
     token_share,

@@ -9,7 +9,7 @@ To read in this order:
     zero1                optimizer state sharded
     buckets              gradients reduce-scattered while backward goes on
     zero2                gradients too, bucket by bucket
-    unit                 parameters that are whole only while they are needed
+    zero3_unit           parameters that are whole only while they are needed
     zero3                parameters too, fetched ahead of their use
 
 Needs of its neighbours: collectives (fusion, broadcast, torch_compat), make_optimizer.

@@ -34,7 +34,7 @@ from course_lib.techniques.make_optimizer import MakeOptimizer
 
 from .buckets import ScatteredBucket
 from .training import ShardedTraining
-from .unit import TrainingState, Unit, blocks, divide, tensors_in
+from .zero3_unit import TrainingState, Unit, blocks, divide, tensors_in
 
 
 class Zero3(ShardedTraining):

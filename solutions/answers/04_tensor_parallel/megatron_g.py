@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 from course_lib.checks.known_answers import right, wrong
 from course_lib.techniques.tensor_parallel.axis import TensorAxis
-from course_lib.techniques.tensor_parallel.regions import ReduceFromTensorParallel
+from course_lib.techniques.tensor_parallel.f_and_g import ReduceFromTensorParallel
 
 from ._common import Sum, SumOfAll, f, g, summed
 

@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib import guessed, yours_or
-from course_lib.checks import yours
+from course_lib.checks import unsolved
 
 
 def memory_wall():
@@ -16,7 +16,7 @@ def stand_in():
 
 @pytest.fixture(autouse=True)
 def nothing_passed(monkeypatch):
-    monkeypatch.setattr(yours, "_passed", {})
+    monkeypatch.setattr(unsolved, "_passed", {})
 
 
 def test_what_has_not_passed_is_replaced_and_that_is_said(capsys):
@@ -25,13 +25,13 @@ def test_what_has_not_passed_is_replaced_and_that_is_said(capsys):
 
 
 def test_what_has_passed_is_taken_in_silence(capsys):
-    yours.remember("memory_wall", memory_wall)
+    unsolved.remember("memory_wall", memory_wall)
     assert yours_or(memory_wall, stand_in) is memory_wall
     assert capsys.readouterr().out == ""
 
 
 def test_a_function_written_anew_has_to_pass_anew():
-    yours.remember("memory_wall", stand_in)
+    unsolved.remember("memory_wall", stand_in)
     assert yours_or(memory_wall, stand_in) is stand_in
 
 
