@@ -22,8 +22,10 @@
 # - average the gradients of a real model while its backward pass is still running, as Horovod does;
 # - read the report of a ring that hangs, and name the line that is wrong.
 #
-# **You need** `send`, `recv` and `isend` from [lesson 00](00_ranks.ipynb). **It takes** 75 to 90
-# minutes of your time and under a minute of the machine's.
+# **You need** `send`, `recv` and `isend` from [lesson 00](00_ranks.ipynb). **It takes** 90 minutes
+# to the end of section 5, and 50 for sections 6 and 7 with their exercises and for the assignment;
+# sections 8 and 9 are optional. The machine needs a minute. Each exercise says how hard it is (● a
+# few lines, ●● two ideas together, ●●● the hard one) and how long it takes.
 
 # %%
 from collections.abc import Callable
@@ -32,7 +34,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from course_lib import check, guessed, hint, run_ranks
+from course_lib import check, guessed, hint, run_ranks, solved, yours_or
 from course_lib.simulate import costs
 
 torch.set_num_threads(1)  # this kernel leaves the cores to the ranks
@@ -63,16 +65,16 @@ gradient = 4 * 138_357_544  # S, bytes
 network = 25e9 / 8  # bytes per second, each way
 
 print("workers   through rank 0, each way   seconds   |  the least possible   seconds")
-for n in (2, 8, 64, 512):
-    at_the_server = (n - 1) * gradient
-    least = 2 * (n - 1) / n * gradient
+for workers in (2, 8, 64, 512):
+    at_the_server = (workers - 1) * gradient
+    least = 2 * (workers - 1) / workers * gradient
     print(
-        f"{n:7}   {at_the_server / 1e9:20.2f} GB   {2 * at_the_server / network:7.2f}"
+        f"{workers:7}   {at_the_server / 1e9:20.2f} GB   {2 * at_the_server / network:7.2f}"
         f"   |  {least / 1e9:14.2f} GB   {least / network:7.2f}"
     )
 
 # %% [markdown]
-# With 512 workers the obvious plan takes three minutes a step. The right-hand column is the least
+# With 512 workers the obvious plan takes three minutes per step. The right-hand column is the least
 # that any algorithm can reach: each rank sends $2\frac{n-1}{n}S$ bytes. That is 1.1 GB for VGG-16,
 # however many workers there are, and 0.35 s.
 #
@@ -134,8 +136,9 @@ def gather_broadcast_all_reduce(tensor: torch.Tensor) -> torch.Tensor:
 check(gather_broadcast_all_reduce)
 
 # %% [markdown]
-# Stuck, here or later? `from course_lib import hint`, then `hint(gather_broadcast_all_reduce)` for
-# a nudge, and with `, 3` for almost the answer.
+# Stuck, here or later? `hint(gather_broadcast_all_reduce)` gives a nudge,
+# `hint(gather_broadcast_all_reduce, 2)` more, and `hint(gather_broadcast_all_reduce, 3)` almost the
+# answer.
 #
 # **Predict.** Four ranks all-reduce 1000 float32 values: 4000 bytes. How many bytes does rank 0
 # send? And rank 3? Commit to two numbers before you run the cell after next.
@@ -153,8 +156,9 @@ def sum_1000_values(all_reduce):
     return all_reduce(x)[0].item()
 
 
-through_rank_0 = run_ranks(sum_1000_values, 4, gather_broadcast_all_reduce).trace.traffic()
-print("bytes sent by rank 0, 1, 2, 3:", through_rank_0.sent)
+if solved(gather_broadcast_all_reduce):
+    through_rank_0 = run_ranks(sum_1000_values, 4, gather_broadcast_all_reduce)
+    print("bytes sent by rank 0, 1, 2, 3:", through_rank_0.trace.traffic().sent)
 print("your guesses for rank 0 and 3:", guessed(guess_rank_0, guess_rank_3))
 
 # %% [markdown]
@@ -197,10 +201,19 @@ run_ranks(once_round, 4, pass_right)
 # ### Break it, on purpose
 #
 # Half of distributed programming is reading what went wrong. Three broken versions of `pass_right`
-# follow.
+# follow: in the first everyone sends first and then receives; the second receives from `rank + 1`
+# where `rank - 1` should be; the third writes into the buffer before it waits.
 #
 # **Predict.** For each of them: does it hang, give a wrong number, or work?
-#
+
+# %%
+### BEGIN SOLUTION
+guess_send_first = "hangs"
+guess_wrong_neighbour = "hangs"
+guess_early_write = "a wrong number"
+### END SOLUTION
+
+# %% [markdown]
 # The first: everyone sends first, then receives.
 
 
@@ -256,6 +269,7 @@ def reuse_before_wait(x):
     return arriving
 
 
+print("your guesses:", guessed(guess_send_first, guess_wrong_neighbour, guess_early_write))
 run_ranks(once_round, 4, reuse_before_wait)
 
 # %% [markdown]
@@ -289,21 +303,24 @@ guess_sent = 3_000
 from course_lib.views.explore import explore
 from course_lib.views.ring_steps import ring_steps
 
+print("your guesses:", guessed(guess_chunk, guess_sent))
 explore(ring_steps, ranks=[2, 3, 4, 5])
 
 # %% [markdown]
-# Follow one chunk through the picture. Chunk 2 starts on rank 3, goes to 0, to 1, to 2, and
-# collects one value at each stop: 1000, 1001, 1011, 1111. So rank $r$ ends with chunk $r$, and has
-# sent $\frac{n-1}{n}S$: three chunks of 1000 bytes. The second row of panels is for exercise 3.
+# Follow one chunk through the picture; in each panel the columns are chunks 0, 1, 2 and so on.
+# Chunk 2 starts on rank 3, goes to 0, to 1, to 2, and collects one value at each stop: 1000, 1001,
+# 1011, 1111. So rank $r$ ends with chunk $r$, and has sent $\frac{n-1}{n}S$: three chunks of 1000
+# bytes. The second row of panels is for exercise 3.
 #
 # ### Exercise 2: `ring_reduce_scatter` (●●● 25 minutes)
 #
 # `tensor` may have any shape; think of it as flat. Its size is a multiple of $n$ here. Leave it as
 # it was, and return chunk $r$ of the sum as a new 1-D tensor.
 #
-# `group` is a part of the ranks (`None` means all), which you will need in later notebooks. Pass it
-# on: `dist.get_rank(group)`, and `group_dst=` / `group_src=` instead of `dst=` / `src=`, which then
-# count the ranks inside the group.
+# `group` is a part of the ranks (`None` means all), which you will need in later lessons. Hand it
+# to every call: `dist.get_world_size(group)`, `dist.get_rank(group)`, `dist.isend(x, group=group,
+# group_dst=...)`, `dist.recv(x, group=group, group_src=...)`. `group_dst` and `group_src` stand
+# where `dst` and `src` stood, and count the ranks inside the group.
 
 
 # %% exercise="ring_reduce_scatter"
@@ -391,18 +408,19 @@ check(ring_all_reduce)
 guess_ring = 6_000
 ### END SOLUTION
 
-
 # %%
+from course_lib.techniques import collectives
+
+
 def with_pytorch(tensor):
     dist.all_reduce(tensor)
     return tensor
 
 
-ways = {
-    "through rank 0": gather_broadcast_all_reduce,
-    "your ring": ring_all_reduce,
-    "dist.all_reduce": with_pytorch,
-}
+my_ring = yours_or(ring_all_reduce, collectives.ring_all_reduce)
+ways = {"your ring": my_ring, "dist.all_reduce": with_pytorch}
+if solved(gather_broadcast_all_reduce):
+    ways = {"through rank 0": gather_broadcast_all_reduce, **ways}
 runs = {name: run_ranks(sum_1000_values, 4, way) for name, way in ways.items()}
 for name, run in runs.items():
     print(f"{name:16} values {list(run)}  sent {run.trace.traffic().sent}")
@@ -421,14 +439,14 @@ print(f"{'your guess':16} {guessed(guess_ring)}")
 # %%
 from course_lib.views.traffic_matrix import traffic_matrix
 
-traffic_matrix({name: runs[name].trace for name in ("through rank 0", "your ring")})
+traffic_matrix({name: run.trace for name, run in runs.items() if name != "dist.all_reduce"})
 
 # %% [markdown]
 # A row is a sender. On the left all goes through one row and one column, on the right every rank
-# talks to its right neighbour alone: that is the ring.
+# sends only to its right neighbour: that is the ring.
 #
 # The recording has times as well. Here is your ring with a tensor of 8 MB. Each rank is drawn as a
-# device of its own: its processor time in grey, its messages as thin lines below.
+# device of its own: its processor time as boxes, its messages as thin lines below.
 #
 # **Predict.** How many messages does each rank receive? After how many of them does it add?
 
@@ -448,21 +466,22 @@ def second_call(all_reduce, numel):
     x = torch.full((numel,), 10.0 ** dist.get_rank())
     all_reduce(x)  # the first call also gets memory from the system
     dist.barrier()
-    with record_function("all-reduce"):
+    with record_function("add"):
         all_reduce(x)
 
 
-ring_trace = run_ranks(second_call, 4, ring_all_reduce, 2_000_000).trace.within("all-reduce")
+ring_trace = run_ranks(second_call, 4, my_ring, 2_000_000).trace.within("add")
 received = [event for event in ring_trace.of(0) if event.op == "recv"]
 print(f"rank 0 received {len(received)} messages of {received[0].nbytes:,} bytes")
 print("your guesses:", guessed(guess_messages, guess_additions))
 schedule_gantt(ring_trace.timeline(), "your ring, as it ran here", unit="s")
 
 # %% [markdown]
-# **Explain.** Six messages: three that are added, three that are only put in their place. It looks
-# less regular than it is. These ranks share a few cores, and who gets none is late. So **replay**
-# it. A replay keeps from the recording what each rank did in which order and how long it computed.
-# It gives each rank a device and each pair of ranks a wire, of the kind that you choose.
+# **Explain.** Six messages: three that are added, three that are only put in their place. (The
+# boxes are called "add", but putting in place is work as well.) It looks less regular than it is.
+# These ranks share a few cores, and who gets none is late. So **replay** it. A replay keeps from
+# the recording what each rank did in which order and how long it computed. It gives each rank a
+# device and each pair of ranks a wire, of the kind that you choose.
 
 # %% tags=["nbval-ignore-output"]
 from course_lib.views.replay_explorer import replay_explorer
@@ -470,14 +489,23 @@ from course_lib.views.replay_explorer import replay_explorer
 replay_explorer(ring_trace)
 
 # %% [markdown]
-# **Explore.** Take 10 GbE as the link `inside` and count the messages. Then devices 100 times as
-# fast, which is more like a GPU: what is the ring's time made of now? With two devices per node,
-# which two ranks receive over the link `between`? And who waits for these two?
+# **Explore.** Take 10 GbE as the link `inside`, on which messages take long enough to be seen, and
+# count them. Then devices 100 times as fast, which is more like a GPU: what is the ring's time made
+# of now? With two devices per node, which two ranks receive over the link `between`? And who waits
+# for these two?
 #
-# And the time? Measure it, but do not expect the ring to win here. It spreads the load over $n$
-# network cards, and these ranks have none: they share the cores and the memory of one machine, so
-# only the total counts, and the ring has more steps. (Outputs of measuring cells differ from run to
-# run and are not compared.)
+# <details><summary>Answers</summary>
+#
+# Six messages arrive at each rank. With fast devices nearly all of the time is messages. With two
+# devices per node, rank 2 receives from rank 1 and rank 0 from rank 3 over the slow link, and
+# everybody waits for them: in a ring each step needs the one before.
+#
+# </details>
+#
+# And the time on this machine? Measure it, but do not expect the ring to win here. It spreads the
+# load over $n$ network cards, and these ranks have none: they share the cores and the memory of one
+# machine, so only the total counts, and the ring has more steps. (Outputs of measuring cells differ
+# from run to run and are not compared.)
 
 # %% tags=["nbval-ignore-output"]
 import time
@@ -549,7 +577,7 @@ for size, seconds in zip(sizes, times, strict=True):
 #
 # This is still linear least squares: divide each equation $\alpha + \beta S_i = T_i$ by $T_i$. With
 # $a_i = 1/T_i$ and $b_i = S_i/T_i$ it reads $\alpha a_i + \beta b_i = 1$, and the best two numbers
-# solve
+# solve the two equations below. (Python's floats are precise enough; float32 is not.)
 #
 # $$\alpha \sum a_i^2 + \beta \sum a_i b_i = \sum a_i \qquad \alpha \sum a_i b_i + \beta \sum b_i^2
 # = \sum b_i$$
@@ -575,9 +603,16 @@ def fit_alpha_beta(sizes: list[float], times: list[float]) -> tuple[float, float
 check(fit_alpha_beta)
 
 # %% tags=["nbval-ignore-output"]
+from course_lib.simulate import fit_link
 from course_lib.views.cost_curves import cost_curves
 
-alpha_here, beta_here = fit_alpha_beta(sizes, times)
+
+def fit_by_the_library(sizes, times):
+    link = fit_link("this machine", sizes, times)
+    return link.alpha, link.beta
+
+
+alpha_here, beta_here = yours_or(fit_alpha_beta, fit_by_the_library)(sizes, times)
 print(f"alpha = {alpha_here * 1e6:.1f} µs, bandwidth = {1 / beta_here / 1e9:.2f} GB/s each way")
 cost_curves(
     {"alpha + beta S": lambda size: costs.message(size, alpha_here, beta_here)},
@@ -618,6 +653,7 @@ for size in (4e3, 4e5, 4e6, 1e8):
     ring = costs.ring_all_reduce(32, size, ALPHA, BETA)
     tree = costs.tree_all_reduce(32, size, ALPHA, BETA)
     print(f"{size / 1e3:8,.0f} kB   {ring * 1e3:7.2f} ms   {tree * 1e3:8.2f} ms")
+print("your guesses:", guessed(guess_4_kB, guess_100_MB))
 
 # %% [markdown]
 # **Explain.** 4 kB: 62 latencies against 10, the tree wins six to one. 100 MB: the ring sends 1.94
@@ -645,10 +681,16 @@ def crossover_bytes(n: int, alpha: float, beta: float) -> float:
 # %% check="crossover_bytes"
 check(crossover_bytes)
 
+
 # %%
+def crossover_by_the_library(n, alpha, beta):
+    return costs.crossover(costs.tree_all_reduce, costs.ring_all_reduce, n, alpha, beta)
+
+
+ring_wins_above = yours_or(crossover_bytes, crossover_by_the_library)
 print("ranks   the ring is faster above")
-for n in (4, 8, 32, 128, 512):
-    print(f"{n:5}   {crossover_bytes(n, ALPHA, BETA) / 1e6:8.3f} MB")
+for ranks in (4, 8, 32, 128, 512):
+    print(f"{ranks:5}   {ring_wins_above(ranks, ALPHA, BETA) / 1e6:8.3f} MB")
 
 # %% [markdown]
 # ### Can one have both?
@@ -684,8 +726,17 @@ explore(
 )
 
 # %% [markdown]
-# **Explore.** Where do ring and tree cross with 4 ranks? With 5 µs, as inside one machine? What
-# happens to halving-doubling from 32 ranks to 33, which is not a power of two?
+# **Explore.** Where do ring and tree cross with 4 ranks? With 32 ranks and 5 µs, as inside one
+# machine? What happens to halving-doubling from 32 ranks to 33, which is not a power of two?
+#
+# <details><summary>Answers</summary>
+#
+# At 0.125 MB. At 0.1 MB, a tenth of where they cross with 50 µs: the crossing is proportional to
+# &alpha;. With 33 ranks, halving-doubling takes twice as long for large tensors: the rank beyond
+# the power of two must first hand its whole tensor to a neighbour, and get the whole result back in
+# the end.
+#
+# </details>
 #
 # By this formula halving-doubling never loses at a power of two. Then why does anyone use a ring?
 # Because the formula has one $\beta$ for all pairs of ranks. In a ring, neighbours talk, and the
@@ -771,9 +822,10 @@ check(fused_all_reduce)
 #    the **average** in every `.grad`, and is ready for the next step.
 #
 # `parameter.register_post_accumulate_grad_hook(hook)` calls `hook(parameter)` when the gradient is
-# complete. It passes the *parameter*; the gradient is `parameter.grad`. (At least one published
-# training library took the argument for the gradient: its weights were averaged, its gradients
-# not.)
+# complete. It passes the *parameter*; the gradient is `parameter.grad`. A sum divided by $n$ is an
+# average on every backend; `op=dist.ReduceOp.AVG` does both at once, with NCCL and in recent
+# versions of PyTorch. (At least one published training library took the argument for the gradient:
+# its weights were averaged, its gradients not.)
 
 
 # %% exercise="average_gradients_by_hooks"
@@ -822,6 +874,8 @@ guess_apart = 1e-6
 
 # %%
 from course_lib.models import batches, tiny_gpt, train
+from course_lib.techniques.collectives import broadcast_state
+from course_lib.techniques.data_parallel import DistributedOptimizer
 
 STEPS, ROWS = 12, 16
 
@@ -856,6 +910,11 @@ def your_hooks(model, optimizer):
     return model, step
 
 
+def like_horovod(model, optimizer):
+    broadcast_state(model)
+    return model, DistributedOptimizer(optimizer, model, buffer_bytes=128_000).step
+
+
 def never_talk(model, optimizer):
     return model, optimizer.step
 
@@ -867,7 +926,8 @@ def on_four_ranks(prepare):
 
 
 alone = train(tiny_gpt(seed=0), batches(STEPS, ROWS), adamw).losses
-hooks_run, together = on_four_ranks(your_hooks)
+hooked = solved(average_gradients_by_hooks)
+hooks_run, together = on_four_ranks(your_hooks if hooked else like_horovod)
 _, apart = on_four_ranks(never_talk)
 
 print("step   one process   four ranks   four ranks that never talk")
@@ -887,7 +947,7 @@ print("your guess:", guessed(guess_apart))
 # The library's `DistributedOptimizer` has all three parts. PyTorch's `DistributedDataParallel`
 # (DDP) has the same three, and calls the buffers buckets. Here are both in your training loop.
 #
-# **Predict.** The model has 37 parameter tensors, 408 kB in all. How many all-reduces a step with
+# **Predict.** The model has 37 parameter tensors, 408 kB in all. How many all-reduces per step with
 # your hooks, and how many at least with buffers of 128 kB?
 
 # %%
@@ -899,14 +959,6 @@ guess_fused = 4
 # %%
 from torch.nn.parallel import DistributedDataParallel
 
-from course_lib.techniques.collectives import broadcast_state
-from course_lib.techniques.data_parallel import DistributedOptimizer
-
-
-def like_horovod(model, optimizer):
-    broadcast_state(model)
-    return model, DistributedOptimizer(optimizer, model, buffer_bytes=128_000).step
-
 
 def with_ddp(model, optimizer):
     return DistributedDataParallel(model), optimizer.step
@@ -915,22 +967,24 @@ def with_ddp(model, optimizer):
 def report(name, run, losses):
     reduced = [event for event in run.trace.of(0) if event.op == "all_reduce"]
     print(
-        f"{name:20}   loss {losses[-1]:.3f}   {len(reduced) / STEPS:4.1f} all-reduces and "
-        f"{sum(event.nbytes for event in reduced) / STEPS:,.0f} bytes a step"
+        f"{name:20}   loss {losses[-1]:.3f}   {len(reduced) / STEPS:4.0f} all-reduce calls and "
+        f"{sum(event.nbytes for event in reduced) / STEPS:,.0f} bytes per step"
     )
 
 
-report("your hooks", hooks_run, together)
+if hooked:
+    report("your hooks", hooks_run, together)
 report("DistributedOptimizer", *on_four_ranks(like_horovod))
 report("DDP", *on_four_ranks(with_ddp))
+print("your guesses:", guessed(guess_yours, guess_fused))
 
 # %% [markdown]
 # **Explain.** Three ways to the same loss. 408 kB / 128 kB is 3.2, so four buffers at least; it
-# takes five, because a tensor is not cut. (The library's buffers also carry one number a parameter:
-# how many ranks had a gradient for it.) DDP took a single bucket, since its buckets hold 25 MiB,
-# the first 1 MiB, and the model is smaller than either. One bucket is the fewest messages, and no
-# overlap at all: it can only leave when the last gradient is ready. Real models have hundreds of
-# megabytes, and there the size of the buffers is a trade between the two.
+# takes five, because a tensor is not cut. (The library's buffers also carry one number per
+# parameter: how many ranks had a gradient for it.) DDP took a single bucket, since its buckets hold
+# 25 MiB, the first 1 MiB, and the model is smaller than either. One bucket is the fewest messages,
+# and no overlap at all: it can only leave when the last gradient is ready. Real models have
+# hundreds of megabytes, and there the size of the buffers is a trade between the two.
 # [Lesson 03](03_data_parallel.ipynb) measures it.
 
 # %% [markdown]
@@ -950,7 +1004,7 @@ report("DDP", *on_four_ranks(with_ddp))
 # 68 % of 512 GPUs is the work of 348. Why VGG-16 and not ResNet-101? Compare the bytes.
 
 # %%
-print("one all-reduce on 512 ranks at 25 Gbit/s each, bandwidth term alone:")
+print("one all-reduce on 512 ranks at 25 Gbit/s each, only the bandwidth term:")
 for name, parameters in (("ResNet-101", 44_549_160), ("VGG-16", 138_357_544)):
     seconds = costs.ring_all_reduce(512, 4 * parameters, 0.0, BETA)
     print(f"  {name:10}  {4 * parameters / 1e6:4.0f} MB   {seconds:.2f} s")
@@ -973,9 +1027,9 @@ for name, parameters in (("ResNet-101", 44_549_160), ("VGG-16", 138_357_544)):
 # Suppose `all_reduce_perf` shows 7.0 ms for 1 GB on 8 GPUs:
 
 # %%
-size, n, seconds = 1e9, 8, 7.0e-3
-print(f"algbw {size / seconds / 1e9:.0f} GB/s")
-print(f"busbw {costs.bus_bandwidth('all_reduce', n, size, seconds) / 1e9:.0f} GB/s")
+a_gigabyte, gpus, took = 1e9, 8, 7.0e-3
+print(f"algbw {a_gigabyte / took / 1e9:.0f} GB/s")
+print(f"busbw {costs.bus_bandwidth('all_reduce', gpus, a_gigabyte, took) / 1e9:.0f} GB/s")
 
 # %% [markdown]
 # ### From 8 to 1024 GPUs
@@ -1016,14 +1070,14 @@ def halving_doubling_seconds(nodes, per_node, size):
 
 
 recorded = {
-    "your ring": (ring_all_reduce, ring_seconds),
+    "your ring": (my_ring, ring_seconds),
     "tree": (collectives.tree_all_reduce, tree_seconds),
     "halving-doubling": (collectives.halving_doubling_all_reduce, halving_doubling_seconds),
 }
 print("400 kB, replay and formula")
 for name, (all_reduce, seconds) in recorded.items():
     for ranks, layouts in {2: [(1, 2)], 4: [(1, 4)], 8: [(1, 8), (8, 1), (2, 4)]}.items():
-        trace = run_ranks(second_call, ranks, all_reduce, 100_000).trace.within("all-reduce")
+        trace = run_ranks(second_call, ranks, all_reduce, 100_000).trace.within("add")
         for nodes, per_node in layouts:
             machine = replace(dgx_a100, nodes=nodes, devices_per_node=per_node)
             played = replay(trace, machine, compute=[]).makespan
@@ -1032,8 +1086,8 @@ for name, (all_reduce, seconds) in recorded.items():
             print(f"{name:16}  {where:12}  {played * 1e6:6.1f} µs  {said * 1e6:6.1f} µs")
 
 # %% [markdown]
-# Equal in every row, so from here on the formulas go alone. (`compute=[]` leaves the additions out,
-# as the formulas do.)
+# Equal in every row, so from here on the formulas do without the replay. (`compute=[]` leaves the
+# additions out, as the formulas do.)
 #
 # In one node of eight GPUs, ring and tree take the same time at 1.9 MB.
 #
@@ -1058,16 +1112,16 @@ def equal_at(one, other, nodes, per_node):
 
 
 print("        the ring is faster than the tree above      the hierarchical ring")
-print("GPUs    one GPU a node    eight GPUs a node            eight GPUs a node")
-for n in (8, 16, 32, 64, 128, 256, 512, 1024):
-    alone = crossover_bytes(n, between.alpha, between.beta)
-    ring = equal_at(ring_seconds, tree_seconds, n // 8, 8)
-    rings = equal_at(hierarchical_seconds, tree_seconds, n // 8, 8)
-    print(f"{n:4}  {alone / 1e6:13.2f} MB  {ring / 1e6:16.2f} MB  {rings / 1e6:22.2f} MB")
+print("GPUs      one per node      eight per node                 eight per node")
+for gpus in (8, 16, 32, 64, 128, 256, 512, 1024):
+    flat = ring_wins_above(gpus, between.alpha, between.beta)
+    ring = equal_at(ring_seconds, tree_seconds, gpus // 8, 8)
+    rings = equal_at(hierarchical_seconds, tree_seconds, gpus // 8, 8)
+    print(f"{gpus:4}  {flat / 1e6:11.2f} MB  {ring / 1e6:15.2f} MB  {rings / 1e6:24.2f} MB")
 print("your guess:", guessed(guess_megabytes), "MB")
 
 # %% [markdown]
-# **Explain.** The first column is your own `crossover_bytes`. Each doubling of $n$ raises it by a
+# **Explain.** The first column is your `crossover_bytes`. Each doubling of $n$ raises it by a
 # factor of about 1.8: the ring takes $2(n-1)$ steps, the tree $2\log_2 n$. Nodes help the tree: its
 # lower levels are nearly free. On two nodes it sends the tensor over the network once each way. The
 # ring sends 15/16 of that, so it has little to win its 30 latencies back with: 14.86 MB.
@@ -1079,31 +1133,41 @@ print("your guess:", guessed(guess_megabytes), "MB")
 # %%
 from course_lib.views.scaling_curves import scaling_curves
 
-SCALED = {
-    "ring": ring_seconds,
-    "tree": tree_seconds,
-    "halving-doubling": halving_doubling_seconds,
+SCALED = {  # in this order, each has the colour that it had above
     "hierarchical ring": hierarchical_seconds,
+    "tree": tree_seconds,
+    "ring": ring_seconds,
+    "halving-doubling": halving_doubling_seconds,
 }
 
 
-def on_more_devices(megabytes=100, gpus_a_node=8):
+def on_more_devices(megabytes=100, gpus_per_node=8):
     def time_by(seconds):
-        return lambda n: seconds(n // gpus_a_node, gpus_a_node, megabytes * 1e6)
+        return lambda n: seconds(n // gpus_per_node, gpus_per_node, megabytes * 1e6)
 
     return scaling_curves(
         {name: time_by(seconds) for name, seconds in SCALED.items()},
-        title=f"all-reduce of {megabytes} MB, nodes of {gpus_a_node}",
+        title=f"all-reduce of {megabytes} MB, nodes of {gpus_per_node}",
     )
 
 
-explore(on_more_devices, megabytes=[0.01, 0.1, 1, 10, 100, 1000], gpus_a_node=[1, 8])
+explore(on_more_devices, megabytes=[0.01, 0.1, 1, 10, 100, 1000], gpus_per_node=[1, 8])
 
 # %% [markdown]
 # **Explore.** Which algorithm suffers most from more devices at 1 MB, and which at 1000 MB? What
-# becomes of the hierarchical ring with one GPU a node? Halving-doubling never loses to the tree:
-# they take the same number of steps, and the tree sends more. What the model leaves out stood at
-# the end of section 5: here, too, every pair of nodes has wires of its own.
+# becomes of the hierarchical ring with one GPU per node?
+#
+# <details><summary>Answers</summary>
+#
+# At 1 MB the ring, which takes 2(n-1) steps, one after the other. At 1000 MB the tree, which sends
+# the whole tensor once more for every doubling. With one GPU per node the hierarchical ring *is*
+# the ring.
+#
+# </details>
+#
+# Halving-doubling never loses to the tree: they take the same number of steps, and the tree sends
+# more. What the model leaves out stood at the end of section 5: here, too, every pair of nodes has
+# wires of its own.
 
 # %% [markdown]
 # ## 9. Two claims put to the test
@@ -1116,11 +1180,11 @@ explore(on_more_devices, megabytes=[0.01, 0.1, 1, 10, 100, 1000], gpus_a_node=[1
 
 # %%
 print("ranks  messages |  1 MB: latency  bandwidth |  553 MB: latency  bandwidth")
-for n in (2, 8, 64, 512, 4096):
-    row = f"{n:5}  {2 * (n - 1):8}"
+for ranks in (2, 8, 64, 512, 4096):
+    row = f"{ranks:5}  {2 * (ranks - 1):8}"
     for size in (1e6, gradient):
-        latency = costs.ring_all_reduce(n, 0, ALPHA, BETA)
-        bandwidth = costs.ring_all_reduce(n, size, 0.0, BETA)
+        latency = costs.ring_all_reduce(ranks, 0, ALPHA, BETA)
+        bandwidth = costs.ring_all_reduce(ranks, size, 0.0, BETA)
         row += f" |  {latency * 1e3:10.2f} ms  {bandwidth * 1e3:6.2f} ms"
     print(row)
 
@@ -1134,11 +1198,10 @@ for n in (2, 8, 64, 512, 4096):
 # The messages are not only a formula. Count them:
 
 # %%
-for n in (2, 4, 8):
-    trace = run_ranks(sum_1000_values, n, ring_all_reduce).trace
+for ranks in (2, 4, 8):
+    trace = run_ranks(sum_1000_values, ranks, my_ring).trace
     sends = sum(event.op == "send" for event in trace.of(0))
-    sent = trace.traffic().sent[0]
-    print(f"{n} ranks: rank 0 sent {sends:2} messages, {sent} bytes")
+    print(f"{ranks} ranks: rank 0 sent {sends:2} messages, {trace.traffic().sent[0]} bytes")
 
 # %% [markdown]
 # ### "All-reduce gives the same bits as adding the tensors up one after the other"
@@ -1177,6 +1240,7 @@ print("your guess:", guessed(guess_different))
 print("largest relative error of the ring:  ", f"{((sums[0] - exact) / exact).abs().max():.1e}")
 print("largest relative error of the serial:", f"{((serial - exact) / exact).abs().max():.1e}")
 print("all ranks have the same bits:", all(torch.equal(sums[0], other) for other in sums))
+print("your guesses:", guessed(guess_different, guess_ranks_agree))
 
 # %% [markdown]
 # The claim is false, and it does no harm: neither order is nearer the truth. What matters is that
@@ -1234,6 +1298,12 @@ print("all ranks have the same bits:", all(torch.equal(sums[0], other) for other
 # **Predict** for 8 ranks: how many messages does each rank send, and how many bytes of a 4000-byte
 # tensor? The check wants exactly these.
 
+# %%
+### BEGIN SOLUTION
+guess_halving_messages = 6
+guess_halving_bytes = 7_000
+### END SOLUTION
+
 
 # %% exercise="halving_doubling_all_reduce"
 def halving_doubling_all_reduce(tensor: torch.Tensor, group=None) -> torch.Tensor:
@@ -1266,6 +1336,13 @@ def halving_doubling_all_reduce(tensor: torch.Tensor, group=None) -> torch.Tenso
 
 # %% check="halving_doubling_all_reduce"
 check(halving_doubling_all_reduce)
+
+# %%
+if solved(halving_doubling_all_reduce):
+    trace = run_ranks(sum_1000_values, 8, halving_doubling_all_reduce).trace
+    sends = sum(event.op == "send" for event in trace.of(0))
+    print(f"rank 0 of 8 sent {sends} messages, {trace.traffic().sent[0]} bytes")
+print("your guesses:", guessed(guess_halving_messages, guess_halving_bytes))
 
 # %% [markdown]
 # ## 12. What to read

@@ -20,10 +20,13 @@
 #   attention, an embedding and a cross-entropy from them, with the gradients of one process;
 # - count the bytes that a layer sends, before you run it;
 # - explain why tensor parallelism stays inside one machine;
-# - keep 1/t of the activations between the layers at the same traffic (sequence parallelism).
+# - keep 1/t of the activations between the layers (sequence parallelism), and say what that costs.
 #
-# **You need** `all_reduce` from lessons 00 and 02. **It takes** 75 to 90 minutes of your time and
-# under a minute of the machine's.
+# **You need** `all_reduce` from [lesson 00](00_ranks.ipynb) and
+# [lesson 02](02_ring_all_reduce.ipynb). **It takes** 80 minutes to the end of section 8, and 35 for
+# section 10 and the assignment; sections 9, 11 and 12 are optional. The machine needs a minute.
+# Each exercise says how hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how
+# long it takes.
 
 # %%
 import warnings
@@ -34,7 +37,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from course_lib import check, guessed, hint, run_ranks
+from course_lib import check, guessed, hint, run_ranks, solved, yours_or
 
 # %% [markdown]
 # What you have passed so far, by your notebooks as they were last saved:
@@ -51,11 +54,11 @@ status_view()
 # is *one layer* of GPT-3?
 
 # %%
-hidden, layers = 12288, 96
-matrices = 4 * hidden**2 + 2 * 4 * hidden**2  # query, key, value, out; then up and down
+WIDTH, LAYERS = 12288, 96
+matrices = 4 * WIDTH**2 + 2 * 4 * WIDTH**2  # query, key, value, out; then up and down
 print(f"one layer: {matrices / 1e9:.2f} billion weights")
 print(f"with gradients and Adam, 16 bytes each: {16 * matrices / 1e9:.0f} GB")
-print(f"all {layers} layers: {16 * matrices * layers / 1e12:.1f} TB, on GPUs with 0.08 TB each")
+print(f"all {LAYERS} layers: {16 * matrices * LAYERS / 1e12:.1f} TB, on GPUs with 0.08 TB each")
 
 # %% [markdown]
 # Two layers fill a GPU that has 80 GB, before the first activation is computed. And a single
@@ -66,7 +69,7 @@ print(f"all {layers} layers: {16 * matrices * layers / 1e12:.1f} TB, on GPUs wit
 # (Shazeer et al. 2018) let any dimension of any tensor be cut. Megatron-LM (Shoeybi et al. 2019,
 # [arXiv 1909.08053](https://arxiv.org/abs/1909.08053)) found the cut of a Transformer that needs
 # two all-reduces forward and two backward, in a few lines of PyTorch: a model of 8.3 billion
-# parameters, 8 GPUs a copy, on 512 V100. Sequence parallelism (Korthikanti et al. 2022,
+# parameters, 8 GPUs per copy, on 512 V100s. Sequence parallelism (Korthikanti et al. 2022,
 # [arXiv 2205.05198](https://arxiv.org/abs/2205.05198)) came on top. You will build both.
 
 # %% [markdown]
@@ -117,8 +120,8 @@ def column_linear(x, weight, bias):
 check(column_linear)
 
 # %% [markdown]
-# Stuck, here or later? `from course_lib import hint`, then `hint(column_linear)` for a nudge, and
-# with `, 3` for almost the answer.
+# Stuck, here or later? `hint(column_linear)` gives a nudge, `hint(column_linear, 2)` more, and
+# `hint(column_linear, 3)` almost the answer.
 #
 # ### Exercise 2: `row_linear` (● 10 minutes)
 #
@@ -170,7 +173,7 @@ print("your guess:", guessed(guess_gradients))
 
 # %% [markdown]
 # **Explain.** The value is right on both ranks. But `dist.all_reduce` is not part of autograd's
-# graph, so each rank's backward sees its own summand alone. Code like this trains, a little worse,
+# graph, so each rank's backward sees only its own summand. Code like this trains, a little worse,
 # and nobody knows why. (With `observe` on, the course would have told you.)
 #
 # `torch.distributed.nn` has collectives with gradients, but it has to guess what you mean: its
@@ -205,13 +208,14 @@ class DoubleTheGradient(torch.autograd.Function):
         return 2 * gradient
 
 
-x = torch.ones(3, requires_grad=True)
-DoubleTheGradient.apply(x).sum().backward()
-print(x.grad)
+ones = torch.ones(3, requires_grad=True)
+DoubleTheGradient.apply(ones).sum().backward()
+print(ones.grad)
 
 # %% [markdown]
-# Be careful with `gradient`. In `y = x + mlp(f(x))` both summands are handed *the same tensor*. If
-# you change it in place, you change it for the residual branch too.
+# Write f as a function that makes such a class and applies it. Be careful with `gradient`. In `y =
+# x + mlp(f(x))` both summands are handed *the same tensor*. If you change it in place, you change
+# it for the residual branch too.
 
 
 # %% exercise="megatron_f"
@@ -239,6 +243,9 @@ check(megatron_f)
 
 # %% [markdown]
 # ### Exercise 4: `megatron_g` (● 5 minutes)
+#
+# The other way round. Forward, the sum over the ranks, in a new tensor: `x` may be needed
+# elsewhere, so leave it as it is. Backward, nothing is sent.
 
 
 # %% exercise="megatron_g"
@@ -265,6 +272,39 @@ def megatron_g(x):
 check(megatron_g)
 
 # %% [markdown]
+# With both, the example from the beginning of this section comes out right:
+
+# %%
+from course_lib.techniques.tensor_parallel.axis import TensorAxis
+from course_lib.techniques.tensor_parallel.regions import (
+    CopyToTensorParallel,
+    ReduceFromTensorParallel,
+)
+
+
+def f_of_the_course(x):
+    return CopyToTensorParallel.apply(x, TensorAxis.of(None))
+
+
+def g_of_the_course(x):
+    return ReduceFromTensorParallel.apply(x, TensorAxis.of(None))
+
+
+f = yours_or(megatron_f, f_of_the_course)
+g = yours_or(megatron_g, g_of_the_course)
+
+
+def with_f_and_g():
+    p = torch.tensor(5.0, requires_grad=True)
+    q = g(f(p) * (dist.get_rank() + 1))
+    q.backward()
+    return q.item(), p.grad.item()
+
+
+for rank, (value, gradient) in enumerate(run_ranks(with_f_and_g, 2)):
+    print(f"rank {rank}: q = {value}, and the gradient of p is {gradient}")
+
+# %% [markdown]
 # ## 4. The MLP
 #
 # Two linear layers with a GeLU between them. Four ways to cut them: columns or rows, twice.
@@ -279,14 +319,14 @@ guess_columns_rows = 1
 ### END SOLUTION
 
 # %%
-a, b = torch.tensor([0.5, -2.0]), torch.tensor([1.5, 1.0])  # two summands
-print("GeLU of the sum: ", F.gelu(a + b).tolist())
-print("sum of the GeLUs:", (F.gelu(a) + F.gelu(b)).tolist())
+first, second = torch.tensor([0.5, -2.0]), torch.tensor([1.5, 1.0])  # two summands
+print("GeLU of the sum: ", F.gelu(first + second).tolist())
+print("sum of the GeLUs:", (F.gelu(first) + F.gelu(second)).tolist())
 print("your guesses:", guessed(guess_rows_rows, guess_columns_rows))
 
 # %% [markdown]
 # **Explain.** GeLU needs the finished sum, so a row split has to be added up before it: two
-# all-reduces, one a layer. After a column split each rank has some elements of $h$ *complete*. It
+# all-reduces, one per layer. After a column split each rank has some elements of $h$ *complete*. It
 # applies the GeLU to them, and they are just the part of $h$ that its rows of the second layer
 # want:
 #
@@ -296,7 +336,7 @@ print("your guesses:", guessed(guess_rows_rows, guess_columns_rows))
 # ### Exercise 5: `parallel_mlp` (●● 10 minutes)
 #
 # From now on every rank is given *its own part* of the weights. Use your `megatron_f` and
-# `megatron_g`.
+# `megatron_g`. The bias of the second layer is whole on every rank: mind where you add it.
 
 
 # %% exercise="parallel_mlp"
@@ -349,20 +389,20 @@ def one_mlp_step(b, s, h):
     parallel_mlp(x, up, torch.zeros(4 * h // t), down, torch.zeros(h)).sum().backward()
 
 
-for t in (1, 2, 3, 4):
-    run = run_ranks(one_mlp_step, t, 2, 6, 12)
-    counted = run.trace.traffic().sent[0]
-    formula = layer_traffic(2, 6, 12, t, 4) / 2
-    print(f"t = {t}: half a layer sends {counted} bytes, by formula {formula:.0f}")
+if solved(parallel_mlp, layer_traffic):
+    for ranks in (1, 2, 3, 4):
+        counted = run_ranks(one_mlp_step, ranks, 2, 6, 12).trace.traffic().sent[0]
+        formula = layer_traffic(2, 6, 12, ranks, 4) / 2
+        print(f"t = {ranks}: half a layer sends {counted} bytes, by formula {formula:.0f}")
 
-gpt3 = layer_traffic(1, 2048, 12288, 8, 2)
-print(f"GPT-3, one sequence, t = 8, bfloat16: {gpt3 / 1e6:.0f} MB a layer, ", end="")
-print(f"{96 * gpt3 / 1e9:.0f} GB in all")
+gpt3_layer = 8 * 7 / 8 * 2048 * WIDTH * 2
+print(f"GPT-3, one sequence, t = 8, bfloat16: {gpt3_layer / 1e6:.0f} MB per layer, ", end="")
+print(f"{LAYERS * gpt3_layer / 1e9:.0f} GB in all")
 
 # %% [markdown]
 # The number of weights does not occur in the formula. What travels are *activations*, for every
 # layer of every microbatch, and the next operation waits for them. Data parallelism sends gradients
-# once a step, behind the computation. Keep this difference in mind for section 10.
+# once per step, behind the computation. Keep this difference in mind for section 10.
 
 # %% [markdown]
 # ## 6. Attention
@@ -413,6 +453,9 @@ check(parallel_attention)
 # V/t$ to $(r+1)V/t - 1$. Every token's row is on exactly one rank.
 #
 # ### Exercise 8: `vocab_embedding` (●● 10 minutes)
+#
+# Every rank looks up the tokens whose rows it has, and puts zeros for all others. Then g adds up.
+# (Here $t$ divides $V$.)
 
 
 # %% exercise="vocab_embedding"
@@ -443,11 +486,11 @@ guess_logits_mb = 360
 # %%
 logits_mb = 2048 * 50257 * 4 * 7 / 8 / 1e6
 numbers_mb = 2 * 7 / 8 * 3 * 2048 * 4 / 1e6
-print(f"all logits: {logits_mb:.0f} MB; three numbers a token: {numbers_mb:.3f} MB")
+print(f"all logits: {logits_mb:.0f} MB; three numbers per token: {numbers_mb:.3f} MB")
 print("your guess:", guessed(guess_logits_mb))
 
 # %% [markdown]
-# Three numbers a token are enough. With $z$ the logits of one token and $y$ its target,
+# Three numbers per token are enough. With $z$ the logits of one token and $y$ its target,
 #
 # $$\text{loss} = \log \sum_v e^{z_v} - z_y$$
 #
@@ -457,7 +500,9 @@ print("your guess:", guessed(guess_logits_mb))
 # ### Exercise 9: `vocab_cross_entropy` (●●● 20 minutes)
 #
 # `dist.all_reduce(largest, dist.ReduceOp.MAX)` finds the largest. The loss does not depend on it,
-# so it needs no gradient. For the two sums use `megatron_g`: then autograd does the rest.
+# so it needs no gradient. For the two sums use `megatron_g`: then autograd does the rest. Rank $r$
+# has the logits of symbols $rV/t$ to $(r+1)V/t - 1$; a target is on one rank only, and the others
+# add zero.
 
 
 # %% exercise="vocab_cross_entropy"
@@ -561,8 +606,10 @@ expected.backward()
 wanted = whole.embedding.positions.weight.grad
 activation = 16 * 9 * 64 * 4  # b s h, 4 bytes each
 print(f"one process: loss {expected.item():.4f}")
+parts = (megatron_f, parallel_mlp, parallel_attention, vocab_embedding, vocab_cross_entropy)
+ways = [("yours", loss_by_your_functions)] if solved(*parts) else []
 for name, function in (
-    ("yours", loss_by_your_functions),
+    *ways,
     ("the course's", loss_by_the_course),
     ("PyTorch's", loss_by_pytorch),
 ):
@@ -598,7 +645,7 @@ from course_lib.techniques.tensor_parallel import Dropout
 def dropped():
     torch.manual_seed(0)  # the same on all ranks
     ones = torch.ones(20)
-    return Dropout(0.5)(ones), Dropout(0.5, place=dist.get_rank())(ones)
+    return Dropout(0.5)(ones), Dropout(0.5, rank=dist.get_rank())(ones)
 
 
 for rank, masks in enumerate(run_ranks(dropped, 3)):
@@ -626,8 +673,16 @@ sharding_explorer()
 
 # %% [markdown]
 # **Explore.** Why do the weights on each rank fall exactly as $1/t$? What stays whole on all ranks,
-# whatever $t$ is? (Section 13 is about that.) In which layers is the result a *summand* on each
-# rank, and what has to follow then?
+# whatever $t$ is? In which layers is the result a *summand* on each rank, and what has to follow
+# then?
+#
+# <details><summary>Answers</summary>
+#
+# Every matrix is cut, and no element lies on two ranks. The activations between the layers stay
+# whole: X before a column split and Y after the all-reduce (section 13 is about them). Row splits
+# give summands, and g must follow.
+#
+# </details>
 
 # %% [markdown]
 # ## 10. At scale: why inside one machine
@@ -650,6 +705,7 @@ guess_ethernet = 0.25
 # %%
 from course_lib.observe import Trace
 from course_lib.simulate import dgx_a100, replay
+from course_lib.techniques.tensor_parallel import ParallelBlock
 from course_lib.views.schedule_gantt import schedule_gantt
 
 
@@ -663,7 +719,13 @@ def one_layer(s=4, h=16, heads=8):
     y.sum().backward()
 
 
-small = run_ranks(one_layer, 8).trace
+def one_layer_of_the_course(s=4, h=16, heads=8):
+    x = torch.randn(1, s, h, requires_grad=True)
+    ParallelBlock(h, heads)(x).sum().backward()
+
+
+mine_works = solved(parallel_attention, parallel_mlp)
+small = run_ranks(one_layer if mine_works else one_layer_of_the_course, 8).trace
 
 
 def at_size(trace, s, h, t=8, rate=312e12 / 2):
@@ -688,13 +750,13 @@ networks = {
     "100 Gbit/s Ethernet": one_gpu_each.with_links(between="100 GbE"),
     "10 Gbit/s Ethernet": one_gpu_each.with_links(between="10 GbE"),
 }
-trace, compute = at_size(small, 2048, 12288)
+trace, compute = at_size(small, 2048, WIDTH)
 busy = sum(span.seconds for span in compute if span.rank == 0)
 replayed = {}
 for name, cluster in networks.items():
     replayed[name] = replay(trace, cluster, compute=compute)
     took = replayed[name].makespan
-    print(f"{name:20} {took * 1e3:6.1f} ms a layer, computing {busy / took:4.0%} of the time")
+    print(f"{name:20} {took * 1e3:6.1f} ms per layer, computing {busy / took:4.0%} of the time")
 print("your guesses:", guessed(guess_nvlink, guess_pcie, guess_ethernet))
 
 # %%
@@ -702,20 +764,20 @@ shown = {name: replayed[name] for name in ("NVLink 3", "PCIe 4 x16", "100 Gbit/s
 schedule_gantt(shown, unit="s")
 
 # %% [markdown]
-# **Explain.** Every all-reduce stands between two computations that need it, four times a layer, 96
-# layers deep. Only backward has something else to do meanwhile, the weight gradients
+# **Explain.** Every all-reduce stands between two computations that need it, four times per layer,
+# 96 layers deep. Only backward has something else to do meanwhile, the weight gradients
 # (`tensor_parallel/overlap.py` makes use of that). So tensor parallelism goes where links are
 # fastest: over the GPUs of one machine, and no further. Pipelines
 # ([lesson 05](05_pipeline_parallel.ipynb)) and data parallelism go between machines.
 #
 # How fast is fast enough? A layer computes $72\,bsh^2/t$ and sends $16\,bsh\frac{t-1}{t}$ bytes,
-# which makes $4.5\,\frac{h}{t-1}$ FLOP for each byte. It grows with $h$: large models stand more
+# which makes $4.5\,\frac{h}{t-1}$ FLOP per byte. It grows with $h$: large models stand more
 # splitting than small ones.
 
 # %%
-for h in (1024, 4096, 12288):
-    flop_per_byte = 4.5 * h / 7
-    print(f"h = {h:5}, t = 8: {flop_per_byte:5.0f} FLOP a byte; at 156 TFLOP/s", end=" ")
+for width in (1024, 4096, 12288):
+    flop_per_byte = 4.5 * width / 7
+    print(f"h = {width:5}, t = 8: {flop_per_byte:5.0f} FLOP per byte; at 156 TFLOP/s", end=" ")
     print(f"half the time is sending at {156e12 / flop_per_byte / 1e9:4.0f} GB/s")
 
 # %% [markdown]
@@ -803,9 +865,10 @@ print(f"with sequence parallelism {both / 1e9:.2f} GB")
 print("your guess:", guessed(guess_kept_gb))
 
 # %% [markdown]
-# False. Of Korthikanti's $sbh(34 + 5\frac{as}{h})$ bytes a layer, $10\,sbh$ stay whole on every
-# rank: what norms, dropout and residual sums keep, and the inputs of the two column splits. With $t
-# = 8$ these are almost half of what is left. The assignment splits them too.
+# False. Of the $sbh(34 + 5\frac{as}{h})$ bytes per layer that Korthikanti et al. count ($a$ is the
+# number of heads), $10\,sbh$ stay whole on every rank: what norms, dropout and residual sums keep,
+# and the inputs of the two column splits. With $t = 8$ these are almost half of what is left. The
+# assignment splits them too.
 
 # %% [markdown]
 # ## 12. Reflection, with numbers
@@ -849,7 +912,7 @@ print("your guess:", guessed(guess_kept_gb))
 # Every step of the ring waits for the slowest link: 25 GB/s instead of 300 GB/s, so about 12 times.
 # </details>
 #
-# ## 13. Assignment: sequence parallelism at the same bytes
+# ## 13. Assignment: `sequence_parallel_mlp` (●●● 25 minutes)
 #
 # An all-reduce is a reduce-scatter followed by an all-gather
 # ([lesson 02](02_ring_all_reduce.ipynb)). Between two layers stands only what treats every token by
@@ -858,12 +921,42 @@ print("your guess:", guessed(guess_kept_gb))
 # $$\dots\, h_iB_i \xrightarrow{\text{reduce-scatter}} \text{residual, norm: } T/t \text{ tokens}
 # \xrightarrow{\text{all-gather}} hA_i \,\dots$$
 #
-# Write `sequence_parallel_mlp` for one sequence. Each rank has $T/t$ tokens `x`; it returns `x +
-# MLP(norm(x))` for the same tokens. Per direction one all-gather and one reduce-scatter. The norm's
-# `gain` is whole on every rank but is used for other tokens on each: its gradient must still be
-# complete.
+# **What it saves, and what it costs.** What stands between the layers, whole on every rank until
+# now, is divided by $t$: residual sum, norm and dropout. It costs no bytes, since the two halves
+# send what the all-reduce sent. There is one thing left: the *gathered* input of the column split
+# is still whole on every rank, and autograd keeps it for backward. Keeping only this rank's tokens
+# of it takes one more all-gather per column split, in backward. You need not do that; the table
+# below the exercise has both costs.
 #
-# **Predict**: if you gather first and normalise afterwards, the numbers are the same. What is not?
+# **A warm-up.** The two calls work along dimension 0, which here is that of the tokens:
+
+
+# %%
+def two_halves():
+    t, rank = dist.get_world_size(), dist.get_rank()
+    part = torch.full((2, 3), float(rank + 1))  # two tokens of width 3
+    whole = torch.empty(2 * t, 3)
+    dist.all_gather_into_tensor(whole, part)
+    summed = torch.empty(2, 3)
+    dist.reduce_scatter_tensor(summed, whole)  # adds up all ranks', keeps this rank's tokens
+    return whole[:, 0].tolist(), summed[:, 0].tolist()
+
+
+for rank, (whole, summed) in enumerate(run_ranks(two_halves, 2)):
+    print(f"rank {rank}: first column gathered {whole}, then reduce-scattered {summed}")
+
+# %% [markdown]
+# Like f and g, each needs a backward. An all-gather hands every token to all ranks, so its gradient
+# is the sum of what all ranks have to say about it: the backward of an all-gather is a
+# reduce-scatter, and the other way round.
+#
+# Write `sequence_parallel_mlp` for one sequence. Each rank has $T/t$ tokens `x`; it returns `x +
+# MLP(norm(x))` for the same tokens. Forward takes one all-gather and one reduce-scatter, and so
+# does backward. The norm is `F.layer_norm(x, x.shape[-1:], gain)`. Its `gain` is whole on every
+# rank but is used for other tokens on each: its gradient must still be complete.
+#
+# **Predict.** If you gather first and normalise afterwards, the numbers are the same. What is not?
+# (The answer is below the check.)
 
 
 # %% exercise="sequence_parallel_mlp"
@@ -913,22 +1006,28 @@ def sequence_parallel_mlp(x, gain, up, down):
 check(sequence_parallel_mlp)
 
 # %% [markdown]
-# ### The same bytes, and 1/t of the activations
+# <details><summary>Answer to the prediction</summary>
+#
+# The norm. Gathered first, every rank would normalise all $T$ tokens, work done $t$ times, and
+# autograd would keep all $T$ of them for the norm on every rank: the memory that sequence
+# parallelism is meant to save.
+#
+# </details>
+
+# %% [markdown]
+# ### What a whole layer saves and sends
 #
 # The course's block does this for a whole layer. What travels, and what does autograd keep, with
-# $t$ ranks? Table 2 counts 2 bytes an element and dropout masks of 1 byte, and here is no dropout
-# and attention is fused. That leaves $sbh(4 + \frac{12}{t})$ *elements* tensor parallel, and $16\,
-# sbh/t$ with sequence parallelism.
+# $t$ ranks? Korthikanti's table 2 counts 2 bytes per element and dropout masks of 1 byte; here is
+# no dropout, and attention is fused. That leaves $sbh(4 + \frac{12}{t})$ *elements* with tensor
+# parallelism, and $16\, sbh/t$ with sequence parallelism.
+
 
 # %%
-from course_lib.techniques.tensor_parallel import ParallelBlock
-
-
 def what_a_block_keeps(sequence_parallel, s=24, h=384):
     block = ParallelBlock(h, 12, sequence_parallel=sequence_parallel)
-    x = torch.randn(
-        1, s // dist.get_world_size() if sequence_parallel else s, h, requires_grad=True
-    )
+    tokens_here = s // dist.get_world_size() if sequence_parallel else s
+    x = torch.randn(1, tokens_here, h, requires_grad=True)
     weights = {p.untyped_storage().data_ptr() for p in block.parameters()}
     kept = {}
 
@@ -943,24 +1042,24 @@ def what_a_block_keeps(sequence_parallel, s=24, h=384):
     return sum(v.nbytes() for k, v in kept.items() if k not in weights) / (4 * s * h)
 
 
-for t in (2, 3, 4):
+for ranks in (2, 3, 4):
+    unit = 4 * 24 * 384 * (ranks - 1) / ranks  # bytes that travel in one all-gather
     for sequence_parallel in (False, True):
-        run = run_ranks(what_a_block_keeps, t, sequence_parallel)
+        run = run_ranks(what_a_block_keeps, ranks, sequence_parallel)
         sent = run.trace.traffic().by_operation
-        in_bsh = {
-            op: f"{sums[0] / (4 * 24 * 384 * (t - 1) / t):.0f}" for op, (sums, _) in sent.items()
-        }
-        formula = 16 / t if sequence_parallel else 4 + 12 / t
+        units = ", ".join(f"{op} {sums[0] / unit:.0f}" for op, (sums, _) in sent.items())
+        formula = 16 / ranks if sequence_parallel else 4 + 12 / ranks
         what = "sequence" if sequence_parallel else "tensor  "
-        print(f"t = {t}, {what}: keeps {run[0]:5.2f} sbh, formula {formula:5.2f}; sends", end=" ")
-        print(", ".join(f"{op} {number}" for op, number in in_bsh.items()), "bsh(t-1)/t")
+        print(f"t = {ranks}, {what}: keeps {run[0]:5.2f} sbh, formula {formula:5.2f};", end=" ")
+        print(f"sends {units} bsh(t-1)/t")
 
 # %% [markdown]
-# Four all-reduces are 8, and four reduce-scatters and four all-gathers are 8 as well. The other two
-# all-gathers buy the last bit of memory: the inputs of the column splits are kept as $T/t$ tokens
-# and gathered *again* in backward, while another product is computed. (What is kept beyond the
-# formula are a few numbers a token: mean and deviation of the norms, and a sum of the fused
-# attention.)
+# **Explain.** Four all-reduces are 8 units, and four reduce-scatters and four all-gathers are 8 as
+# well. The other two all-gathers, 10 units in all, buy the last bit of memory: the inputs of the
+# column splits are kept as $T/t$ tokens and gathered *again* in backward, while another product is
+# computed. Without them the bytes are the same as before, and two whole inputs, $4\,sbh$ in bytes
+# and $2\,sbh$ in elements, stay on every rank. (What is kept beyond the formula are a few numbers
+# per token: mean and deviation of the norms, and a sum of the fused attention.)
 #
 # ## 14. What to read
 #
