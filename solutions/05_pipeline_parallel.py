@@ -16,24 +16,29 @@
 # **After this lesson you can**
 #
 # - cut a model between ranks and train it, with the gradients of one process;
-# - write GPipe, 1F1B and interleaved schedules as tables, and run any such table on real ranks;
+# - write GPipe, 1F1B and interleaved schedules as tables, and run the first two on real ranks;
 # - say before a run how long a pipeline stands idle and how many microbatches it must hold;
 # - explain why 1F1B hangs with sends that wait, and find the ranks that are stuck;
-# - choose the number of microbatches, stages per rank and the schedule for a given cluster.
+# - say what interleaving and zero-bubble schedules gain, and what they pay for it.
 #
-# **You need** `send`, `recv` and `isend` from [lesson 00](00_ranks.ipynb). **It takes** 75 to 90
-# minutes of your time and under a minute of the machine's.
+# **You need** `send`, `recv` and `isend` from [lesson 00](00_ranks.ipynb). **It takes** 90 minutes
+# to the end of section 7, 25 for section 8 and 25 for the assignment; sections 9 to 12 are
+# optional. The machine needs a minute. Each exercise says how hard it is (● a few lines, ●● two
+# ideas together, ●●● the hard one) and how long it takes.
 
 # %%
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib import check, guessed, hint, run_ranks
+from course_lib import check, guessed, hint, run_ranks, solved, yours_or
 from course_lib.simulate import simulate
+from course_lib.techniques import schedules
+from course_lib.techniques.pipeline import Pipeline, stages_of
 from course_lib.techniques.schedules import Op, validate
 from course_lib.views.schedule_gantt import schedule_gantt
 
@@ -57,8 +62,8 @@ status_view()
 # The other way to cut is between layers. What has to cross such a cut?
 
 # %%
-sequence, hidden, layers = 2048, 12288, 96  # GPT-3
-activation = 2 * sequence * hidden  # bytes of one sequence in bfloat16
+SEQUENCE, WIDTH = 2048, 12288  # GPT-3
+activation = 2 * SEQUENCE * WIDTH  # bytes of one sequence in bfloat16
 print(f"across one cut, forward: {activation / 1e6:.0f} MB for each sequence, and as much back")
 
 inside_one_layer = 4 * 2 * (8 - 1) / 8 * activation  # four all-reduces on 8 ranks
@@ -88,15 +93,14 @@ print(f"in twelve layers between two cuts: {12 * inside_one_layer / 1e6:.0f} MB"
 
 # %%
 first, second = nn.Linear(4, 4), nn.Linear(4, 4)
-x, y = torch.randn(2, 3, 4)
+some_x, some_y = torch.randn(2, 3, 4)
 
-h = first(x)  # stage 0
-arrived = h.detach().requires_grad_()  # what stage 1 receives: the start of a new graph
-loss = nn.functional.mse_loss(second(arrived), y)
-loss.backward()  # ends at `arrived`
-h.backward(arrived.grad)  # stage 0 goes on from there
+left = first(some_x)  # stage 0
+arrived = left.detach().requires_grad_()  # what stage 1 receives: the start of a new graph
+nn.functional.mse_loss(second(arrived), some_y).backward()  # ends at `arrived`
+left.backward(arrived.grad)  # stage 0 goes on from there
 
-whole = nn.functional.mse_loss(second(first(x)), y)
+whole = nn.functional.mse_loss(second(first(some_x)), some_y)
 expected = torch.autograd.grad(whole, first.weight)[0]
 print("the same gradient as in one piece:", torch.equal(first.weight.grad, expected))
 
@@ -134,8 +138,8 @@ def two_stage_step(module, inputs, targets, loss):
 check(two_stage_step)
 
 # %% [markdown]
-# Stuck, here or later? `from course_lib import hint`, then `hint(two_stage_step)` for a nudge, and
-# with `, 3` for almost the answer.
+# Stuck, here or later? `hint(two_stage_step)` gives a nudge, `hint(two_stage_step, 2)` more, and
+# `hint(two_stage_step, 3)` almost the answer.
 
 # %% [markdown]
 # ## 3. The bubble
@@ -191,10 +195,14 @@ guess_m = 64
 ### END SOLUTION
 
 # %%
-for p in (2, 4, 8, 64):
-    by_total = next(m for m in range(1, 1000) if bubble_fractions(p, m)[0] < 0.1)
-    by_ideal = next(m for m in range(1, 1000) if bubble_fractions(p, m)[1] < 0.1)
-    print(f"p = {p:2}: m = {by_total:3} for 10 % of all the time, {by_ideal:3} of the working time")
+if solved(bubble_fractions):
+    for stages in (2, 4, 8, 64):
+        total, ideal = (
+            next(m for m in range(1, 1000) if bubble_fractions(stages, m)[which] < 0.1)
+            for which in (0, 1)
+        )
+        print(f"p = {stages:2}: m = {total:3} for 10 % of all the time,", end=" ")
+        print(f"{ideal:3} for 10 % of the working time")
 print("your guess for p = 8:", guessed(guess_m))
 
 # %% [markdown]
@@ -211,7 +219,7 @@ print("your guess for p = 8:", guessed(guess_m))
 #
 # ### Exercise 3: `gpipe_schedule` (● 10 minutes)
 #
-# Return one row for each of the $p$ ranks. Stage $s$ is on rank $s$.
+# Return one row for each of the $p$ ranks, a list of `Op`s. Stage $s$ is on rank $s$.
 
 
 # %% exercise="gpipe_schedule"
@@ -225,8 +233,14 @@ def gpipe_schedule(p: int, m: int) -> list[list[Op]]:
 # %% check="gpipe_schedule"
 check(gpipe_schedule)
 
+
 # %%
-gpipe = simulate(gpipe_schedule(4, 8))
+def rows_of(make, *sizes):
+    return [[Op(*op) for op in row] for row in make(*sizes)]
+
+
+my_gpipe = partial(rows_of, yours_or(gpipe_schedule, schedules.gpipe))
+gpipe = simulate(my_gpipe(4, 8))
 schedule_gantt(gpipe, "GPipe")
 
 # %% [markdown]
@@ -238,7 +252,7 @@ schedule_gantt(gpipe, "GPipe")
 # before anything starts. Here B1 of rank 1 stands before F1:
 
 # %% tags=["raises-exception"]
-broken = gpipe_schedule(3, 2)
+broken = my_gpipe(3, 2)
 broken[1] = [Op("F", 1, 0), Op("B", 1, 1), Op("F", 1, 1), Op("B", 1, 0)]
 validate(broken)
 
@@ -250,8 +264,13 @@ validate(broken)
 #
 # ### Exercise 4: `peak_in_flight` (●● 10 minutes)
 #
-# How many are in flight at the worst moment of a row? Later in this lesson a backward will come in
-# two halves, I and W; then the microbatch is in flight until I.
+# How many are in flight at the worst moment of a row? A rank may have several stages; each holds
+# its own activations, so count them all.
+#
+# One thing to be ready for: a backward can be computed in two halves. **I** makes the gradient of
+# the stage's *input*, for which the stage before waits. **W** makes the gradient of its *weights*,
+# for which nobody waits. A row has either B or I and W for a microbatch. W still needs the
+# activations, so with halves the microbatch is in flight until W. (Section 14 has more about them.)
 
 
 # %% exercise="peak_in_flight"
@@ -272,11 +291,20 @@ def peak_in_flight(row: list[Op]) -> int:
 # %% check="peak_in_flight"
 check(peak_in_flight)
 
+
 # %%
-print("GPipe, p = 4, m = 8:", [peak_in_flight(row) for row in gpipe_schedule(4, 8)])
+def in_flight(table):
+    """By rank. The simulator counts as well, and stands in for you where it must."""
+    if counted_by_me:
+        return [peak_in_flight(row) for row in table]
+    return list(simulate(table).peak_in_flight)
+
+
+counted_by_me = solved(peak_in_flight)
+print("GPipe, p = 4, m = 8:", in_flight(my_gpipe(4, 8)))
 
 # %% [markdown]
-# All of them, everywhere. So GPipe has a conflict: more microbatches make the bubble small, and
+# All eight, on every rank. So GPipe has a conflict: more microbatches make the bubble small, and
 # more microbatches fill the memory. (GPipe's way out is *re-materialization*: keep only the input
 # of the stage and run the forward again before the backward, for a third more computation.)
 #
@@ -326,7 +354,8 @@ guess_held = 4
 ### END SOLUTION
 
 # %%
-one_f_one_b = simulate(one_f_one_b_schedule(4, 8))
+my_1f1b = partial(rows_of, yours_or(one_f_one_b_schedule, schedules.one_f_one_b))
+one_f_one_b = simulate(my_1f1b(4, 8))
 print("your guesses:", guessed(guess_shorter, guess_held))
 schedule_gantt({"GPipe": gpipe, "1F1B": one_f_one_b})
 
@@ -341,10 +370,11 @@ schedule_gantt({"GPipe": gpipe, "1F1B": one_f_one_b})
 #
 # ### Exercise 6: `run_schedule` (●●● 25 minutes)
 #
-# One function that runs *any* such table on real ranks. Each rank gets its row and goes through it.
-# For each F it needs its microbatch of the inputs or what the rank before sends, and sends its
-# output on. For each B it needs the gradient from the rank behind, and sends one to the rank
-# before.
+# One function that runs such a table on real ranks, whichever it is. Each rank gets its row and
+# goes through it. Neighbours have their microbatches in the same order, as in both tables above, so
+# messages between two ranks need no labels. For each F it needs its microbatch of the inputs or
+# what the rank before sends, and sends its output on. For each B it needs the gradient from the
+# rank behind, and sends one to the rank before.
 #
 # - Cut `inputs` and `targets` into $m$ microbatches with `chunk`; $m$ is the number of F in the
 #   row.
@@ -406,8 +436,9 @@ check(run_schedule)
 # ### The same table, simulated and run
 #
 # Four ranks share the cores of your machine, so their times say little about four GPUs. Unless
-# their work is to sleep: any number of processes can do that at the same time. This stage sleeps 20
-# ms in a forward and 40 ms in a backward, and writes down when.
+# their work is to sleep: any number of processes can do that at the same time. The stage below
+# sleeps 20 ms in a forward and 40 ms in a backward, and writes down when. (You need not read the
+# cell; run it.)
 
 # %%
 FORWARD, BACKWARD = 0.020, 0.040  # seconds
@@ -445,7 +476,14 @@ def with_mine(table, stage, x):
     run_schedule(table[dist.get_rank()], stage, x, x, nn.functional.mse_loss)
 
 
-def run_sleeping(table, execute=with_mine, width=8):
+def with_the_course(table, stage, x):
+    Pipeline({dist.get_rank(): stage}, table, nn.functional.mse_loss).train_step(x, x)
+
+
+executor = with_mine if solved(run_schedule) else with_the_course
+
+
+def run_sleeping(table, execute, width=8):
     warm_up = torch.ones(1, requires_grad=True)
     warm_up.clone().backward(torch.ones(1))  # the first one in a process loads modules
     stage, x = SleepingStage(), torch.ones(8, width)
@@ -468,8 +506,8 @@ def measured(logs, table):
     return Timeline(len(table), tracks)
 
 
-tables = {"GPipe": gpipe_schedule(4, 8), "1F1B": one_f_one_b_schedule(4, 8)}
-runs = {name: run_ranks(run_sleeping, 4, table) for name, table in tables.items()}
+tables = {"GPipe": my_gpipe(4, 8), "1F1B": my_1f1b(4, 8)}
+runs = {name: run_ranks(run_sleeping, 4, table, executor) for name, table in tables.items()}
 for name, run in runs.items():
     ran = [[kind for kind, _, _ in log] for log in run]
     asked = [[op.kind for op in row] for row in tables[name]]
@@ -513,22 +551,20 @@ class Saved:
         Saved.now -= self.tensor.nbytes
 
 
-def peak_of_saved_bytes(table):
+def peak_of_saved_bytes(table, execute):
     stage, x = nn.Sequential(nn.Tanh(), nn.Softplus(), nn.Tanh()), torch.ones(8, 64)
     stage.append(SleepingStage())  # it has a parameter
-    row = table[dist.get_rank()]
-    m = sum(op.kind == "F" for op in row)
-    x = x[:m]  # one sample in each microbatch
+    m = sum(op.kind == "F" for op in table[dist.get_rank()])
     with torch.autograd.graph.saved_tensors_hooks(Saved, lambda saved: saved.tensor):
-        run_schedule(row, stage, x, torch.zeros_like(x), nn.functional.mse_loss)
+        execute(table, stage, x[:m])  # one sample in each microbatch
     return Saved.most
 
 
-one = run_ranks(peak_of_saved_bytes, 4, gpipe_schedule(4, 1))
+one = run_ranks(peak_of_saved_bytes, 4, my_gpipe(4, 1), executor)
 for name, table in tables.items():
-    most = run_ranks(peak_of_saved_bytes, 4, table)
-    units = [round(a / b, 2) for a, b in zip(most, one, strict=True)]
-    print(f"{name:5} measured {units}, by your count {[peak_in_flight(row) for row in table]}")
+    most = run_ranks(peak_of_saved_bytes, 4, table, executor)
+    units = [round(a / b) for a, b in zip(most, one, strict=True)]
+    print(f"{name:5} measured {units}, by counting {in_flight(table)}")
 print("your guesses:", guessed(guess_gpipe, guess_1f1b))
 
 # %% [markdown]
@@ -551,13 +587,19 @@ def run_with_blocking_sends(table):
     return "finished"
 
 
-run_ranks(run_with_blocking_sends, 3, gpipe_schedule(3, 4))
+run_ranks(run_with_blocking_sends, 3, my_gpipe(3, 4))
 
 # %% [markdown]
-# **Predict.** And 1F1B?
+# **Predict.** And 1F1B? Does it finish?
+
+# %%
+### BEGIN SOLUTION
+guess_1f1b_blocking = "it hangs"
+### END SOLUTION
 
 # %% tags=["raises-exception"]
-run_ranks(run_with_blocking_sends, 3, one_f_one_b_schedule(3, 4))
+print("your guess:", guessed(guess_1f1b_blocking))
+run_ranks(run_with_blocking_sends, 3, my_1f1b(3, 4))
 
 # %% [markdown]
 # In GPipe all messages go forward, then all go back. In the steady state of 1F1B stage $s$ sends an
@@ -569,8 +611,8 @@ run_ranks(run_with_blocking_sends, 3, one_f_one_b_schedule(3, 4))
 # %% tags=["raises-exception"]
 from course_lib.simulate import simulate_blocking
 
-validate(one_f_one_b_schedule(3, 4))  # no complaint
-simulate_blocking(one_f_one_b_schedule(3, 4))
+validate(my_1f1b(3, 4))  # no complaint
+simulate_blocking(my_1f1b(3, 4))
 
 # %% [markdown]
 # ### Exercise 7: `stuck_ranks` (●● 15 minutes)
@@ -673,19 +715,19 @@ def interleaved_schedule(p: int, m: int, v: int) -> list[list[Op]]:
 check(interleaved_schedule)
 
 # %%
-interleaved = simulate(interleaved_schedule(4, 8, 2), forward=1 / 2, backward=2 / 2)
-print("by the formula:", round(3 / 8 / 2 / (1 + 3 / 8 / 2), 4))
+my_interleaved = partial(rows_of, yours_or(interleaved_schedule, schedules.interleaved))
+interleaved = simulate(my_interleaved(4, 8, 2), forward=1 / 2, backward=2 / 2)
+ideal = 3 / 8 / 2  # the bubble, of the working time
+print("by the formula:", round(ideal / (1 + ideal), 4), "of all the time")
 print("your guess:", guessed(guess_bubble))
 schedule_gantt({"1F1B": one_f_one_b, "interleaved, v = 2": interleaved})
 
 # %% [markdown]
 # (A box says stage and microbatch.) Is that free? Count the messages, on real ranks. This is the
-# course's own executor, which runs tables with several stages a rank; yours could be taught to.
+# course's own executor, which runs tables with several stages per rank; yours could be taught to.
+
 
 # %%
-from course_lib.techniques.pipeline import Pipeline, stages_of
-
-
 def one_step(table):
     torch.manual_seed(0)
     modules = {stage: nn.Linear(16, 16) for stage in stages_of(table, dist.get_rank())}
@@ -701,8 +743,8 @@ def messages_of_one_step(table):
     return sum(len(event.shapes[0]) == 2 for event in sends) // 2  # not the headers with shapes
 
 
-plain = messages_of_one_step(one_f_one_b_schedule(4, 8))
-twice = messages_of_one_step(interleaved_schedule(4, 8, 2))
+plain = messages_of_one_step(my_1f1b(4, 8))
+twice = messages_of_one_step(my_interleaved(4, 8, 2))
 print(f"messages in a step: 1F1B {plain}, interleaved {twice}, {twice / plain:.2f} times as many")
 print("your guess:", guessed(guess_messages))
 
@@ -745,8 +787,6 @@ for stages in (2, 3, 4):
 # head is as heavy as several blocks.
 
 # %%
-from course_lib.techniques import schedules
-
 tables_for_two = {
     "ScheduleGPipe": schedules.gpipe(2, 4),
     "Schedule1F1B": schedules.one_f_one_b(2, 4),
@@ -806,25 +846,34 @@ for name in tables_for_two:
     print("gradients within 1e-6:", apart < 1e-6)
 
 # %% [markdown]
-# Interleaved and zero bubble have two stages a rank in PyTorch; the losses are the same, because
+# Interleaved and zero bubble have two stages per rank in PyTorch; the losses are the same, because
 # every schedule computes the same gradient. Only *when* differs.
 
 # %% [markdown]
 # ## 10. Explore
 #
-# All schedules, with your own 1F1B among them as "yours". A red box is the half of a backward that
-# the stage before waits for, a yellow one the half that nobody waits for; the assignment is about
-# these.
+# All schedules, with your own 1F1B among them as "yours". A red box is I, the half of a backward
+# that the stage before waits for, a yellow one W, the half that nobody waits for.
 
 # %%
 from course_lib.views.schedule_explorer import schedule_explorer
 
-schedule_explorer(own=one_f_one_b_schedule)
+schedule_explorer(own=my_1f1b)
 
 # %% [markdown]
 # **Explore.** Set `send` to 0.5 in 1F1B: where does new idle time appear? Then set GPipe: why does
 # it suffer less? Which of interleaved and ZB-H1 wins at $p = 4$, $m = 8$, $v = 2$, and which at $v
 # = 4$? What do both pay?
+#
+# <details><summary>Answers</summary>
+#
+# In the steady state of 1F1B every pair of F and B waits for a message to the next stage and one
+# back. GPipe waits for messages only while the pipeline fills and while it drains. At v = 2 ZB-H1
+# takes 27 steps and interleaving 28.5; at v = 4 interleaving takes 26.25. Interleaving pays with v
+# times as many messages and more memory on the first ranks. ZB-H1 pays with activations that are
+# held until W, so that every rank holds as many as 1F1B's first.
+#
+# </details>
 
 # %% [markdown]
 # ## 11. At scale
@@ -866,12 +915,8 @@ clusters = {
 }
 
 
-def with_the_course(table, stage, x):
-    Pipeline({dist.get_rank(): stage}, table, nn.functional.mse_loss).train_step(x, x)
-
-
 print("ms for a step         " + "".join(f"{name:>23}" for name in clusters))
-for whose, execute in (("your executor", with_mine), ("the course's", with_the_course)):
+for whose, execute in (("your executor", executor), ("the course's", with_the_course)):
     for name, table in tables.items():
         run = run_ranks(run_sleeping, 4, table, execute, 1_000_000)
         compute = computed(run, table)
@@ -880,26 +925,37 @@ for whose, execute in (("your executor", with_mine), ("the course's", with_the_c
 print("your guess:", guessed(guess_suffers))
 
 # %% [markdown]
-# With NVLink the 660 ms are all computation. On slower links two things show.
+# **Explain.** With NVLink a step takes 660 ms, 33 units of 20 ms, as simulated: 24 of work and 9 of
+# bubble. On slower links two things show.
 #
-# - *When a message travels.* A message moves once both sides are there. Your executor calls `recv`
-#   when it needs the tensor, and then the rank stands idle for as long as the message takes. The
-#   course's executor posts each receive one message ahead, so it travels while the rank computes.
-# - *Who waits for a round trip.* GPipe pays for the way to the last stage once, and for the way
-#   back once. In the steady state of 1F1B a stage waits again and again for a gradient that depends
-#   on the activation it has just sent. A longer warm-up would hide that, at the price of memory.
+# - *When a message travels.* A message moves once both sides are there. An executor that calls
+#   `recv` when it needs the tensor stands idle for as long as the message takes, and so do GPipe
+#   and 1F1B alike. The course's executor posts each receive one message ahead, so it travels while
+#   the rank computes.
+# - *Who waits for a round trip.* Where messages travel ahead, GPipe pays for the way to the last
+#   stage once, and for the way back once. In the steady state of 1F1B a stage waits again and again
+#   for a gradient that depends on the activation it has just sent. So 1F1B suffers more. A longer
+#   warm-up would hide that, at the price of memory.
 
 # %% [markdown]
 # **What was measured: GPipe.** Table 2 of the paper gives the throughput of a Transformer with 48
 # layers on $K$ TPUs with $M = 32$ microbatches, relative to two TPUs and one microbatch. The model
 # of this lesson says $\frac{KM}{M+K-1}$.
 
+
 # %%
+def bubbles_simulated(p, m):
+    timeline = simulate(schedules.gpipe(p, m))
+    return timeline.bubble_fraction, timeline.bubble_over_ideal
+
+
+bubbles = yours_or(bubble_fractions, bubbles_simulated)
 published = {2: 1.8, 4: 3.4, 8: 6.3}
-for k, measured_speed in published.items():
-    idle, _ = bubble_fractions(k, 32)
-    speed = k * (1 - idle)
-    print(f"K = {k}: model {speed:.2f}, published {measured_speed}, {measured_speed / speed:.0%}")
+for devices, measured_speed in published.items():
+    idle, _ = bubbles(devices, 32)
+    speed = devices * (1 - idle)
+    print(f"K = {devices}: model {speed:.2f}, published {measured_speed},", end=" ")
+    print(f"{measured_speed / speed:.0%} of it")
 
 # %% [markdown]
 # Within 8 %. (Its row $M = 4$ is *better* than the model, since the batch size was changed along
@@ -909,28 +965,27 @@ for k, measured_speed in published.items():
 # tensor parallel, 6 replicas, a batch of 3072 sequences. If a microbatch is one sequence:
 
 # %%
-p, m = 64, 3072 // 6
-for v in (1, 2):
-    ideal = bubble_fractions(p, m)[1] / v
-    total = ideal / (1 + ideal)
-    print(f"v = {v}: bubble {ideal:.1%} of the working time, {total:.1%} of all the time")
+for chunks in (1, 2):
+    ideal = bubbles(64, 3072 // 6)[1] / chunks
+    print(f"v = {chunks}: bubble {ideal:.1%} of the working time,", end=" ")
+    print(f"{ideal / (1 + ideal):.1%} of all the time")
 
 # %% [markdown]
 # **Zero Bubble** publishes the times of each pass (Table 9) and the bubble rates that were measured
 # (Table 5). Put the times of the 1.5B model into our simulator:
 
 # %%
-F, B, W, SEND = 18.522, 18.086, 9.337, 0.601  # ms; 8 GPUs, 24 microbatches
 for name, table, rate in (
     ("1F1B", schedules.one_f_one_b(8, 24), 0.2431),
     ("ZB-H1", schedules.zb_h1(8, 24), 0.1585),
 ):
-    timeline = simulate(table, forward=F, backward=B + W, weight=W, send=SEND)
+    # In ms, on 8 GPUs with 24 microbatches: F 18.522, I 18.086, W 9.337, a message 0.601.
+    timeline = simulate(table, forward=18.522, backward=18.086 + 9.337, weight=9.337, send=0.601)
     print(f"{name:6} simulated {timeline.bubble_fraction:.4f}, published {rate:.4f}")
 
 # %% [markdown]
-# Equal to all four digits that are published. Two letters to watch: what the paper calls B is only
-# the input's part of the backward, our I.
+# Equal to all four digits that are published. (Mind the letters: what the paper calls B is only the
+# input's part of the backward, our I.)
 
 # %% [markdown]
 # ## 12. Three claims put to the test
@@ -948,23 +1003,24 @@ guess_steps_1f1b = 78
 
 # %%
 print("your guesses:", guessed(guess_steps_gpipe, guess_steps_1f1b))
-for name, make in (("GPipe", gpipe_schedule), ("1F1B", one_f_one_b_schedule)):
+for name, make in (("GPipe", my_gpipe), ("1F1B", my_1f1b)):
     timeline = simulate(make(8, 32), forward=1, backward=1)
     held = timeline.peak_in_flight
-    print(f"{name:5} {timeline.makespan} steps, at most {max(held)} in flight, {sum(held)} in all")
+    print(f"{name:5} {timeline.makespan} steps; in flight on the first stage: {held[0]}")
 
 # %% [markdown]
-# False: the same 78 steps. What is smaller is memory, here a quarter on the first stage. The claim
-# comes from an indirect effect: with the memory that 1F1B saves you can afford more microbatches.
+# False: the same 78 steps. What is smaller is memory, on the first stage a quarter. The claim comes
+# from an indirect effect: with the memory that 1F1B saves you can afford more microbatches.
 #
 # ### "The bubble is negligible with four times as many microbatches as stages"
 #
 # The GPipe paper found it so for $M \ge 4K$ (section 2.3).
 
 # %%
-for k in (2, 4, 8, 64):
-    total, ideal = bubble_fractions(k, 4 * k)
-    print(f"K = {k:2}, M = {4 * k:3}: {total:.1%} of all the time, {ideal:.1%} of the working time")
+for stages in (2, 4, 8, 64):
+    total, ideal = bubbles(stages, 4 * stages)
+    print(f"K = {stages:2}, M = {4 * stages:3}: {total:.1%} of all the time,", end=" ")
+    print(f"{ideal:.1%} of the working time")
 
 # %% [markdown]
 # A fifth of the hardware is not negligible at today's prices. The paper gives a reason for its
@@ -990,34 +1046,27 @@ guess_versions = [4, 3, 2, 1]
 from course_lib.techniques.pipeline.weight_stashing import PipeDream
 
 
-def train_without_flush(stash, learning_rate):
+def train_without_flush():
     torch.manual_seed(0)
     stages = [nn.Sequential(nn.Linear(8, 8), nn.Tanh()) for _ in range(dist.get_world_size())]
     x, goal = torch.randn(64 * 16, 8), torch.randn(8, 8) / 3
-    y = torch.tanh(x @ goal)
-    module = stages[dist.get_rank()]
-    pipeline = PipeDream(module, 64, nn.functional.mse_loss, learning_rate, stash=stash)
-    losses = pipeline.train(x, y)
+    pipeline = PipeDream(stages[dist.get_rank()], 64, nn.functional.mse_loss, 1.0, stash=True)
+    losses = pipeline.train(x, torch.tanh(x @ goal))
     return losses, pipeline.stage.most_versions
 
 
-for stash in (True, False):
-    run = run_ranks(train_without_flush, 4, stash, 1.0)
-    losses = run[-1][0]
-    print(
-        f"stash={stash!s:5} versions {[versions for _, versions in run]}, loss of the last 16 "
-        f"minibatches {sum(losses[-16:]) / 16:.2f}"
-    )
+run = run_ranks(train_without_flush, 4)
+losses = run[3][0]
+print("versions held by each rank:", [versions for _, versions in run])
+print(f"loss: first minibatch {losses[0]:.2f}, mean of the last 16 {sum(losses[-16:]) / 16:.2f}")
 print("your guess:", guessed(guess_versions))
 
 # %% [markdown]
-# No bubble, but up to $p$ copies of the weights, and every gradient is some updates late. Without
-# the copies the loss is hardly worse here: a small network forgives a gradient that is a little
-# off. But it is the gradient of no function, so nothing that is known about gradient descent
-# applies to it. PyTorch would have stopped you: changing a weight in place before its backward
-# raises an error, unless the change is hidden from autograd, as it is here. PipeDream-2BW
-# (ICML 2021) gets by with two versions. Most training today flushes instead: one version, the
-# result of one process, and the bubble.
+# **Explain.** No bubble, and it learns. But it holds up to $p$ copies of the weights, and every
+# gradient is some updates late. (Without the copies a small network like this one learns too; but
+# then what it follows is the gradient of no function, and nothing that is known about gradient
+# descent applies.) PipeDream-2BW (ICML 2021) gets by with two versions. Most training today flushes
+# instead: one version, the result of one process, and the bubble.
 
 # %% [markdown]
 # ## 13. Reflection, with numbers
@@ -1036,7 +1085,7 @@ print("your guess:", guessed(guess_versions))
 #
 # <details><summary>Answer</summary>
 # GPipe: 64 · 7.0 = 445 GB, five times what the GPU has. 1F1B: 8 · 7.0 = 56 GB. (Korthikanti et al.
-# 2022: sbh(10 + 24/t + 5as/(ht)) bytes a layer, with s = 2048, h = 12288, a = 96, t = 8.)
+# 2022: sbh(10 + 24/t + 5as/(ht)) bytes per layer, with s = 2048, h = 12288, a = 96, t = 8.)
 # </details>
 #
 # 3. One of four equal stages becomes 20 % slower. How much slower is a step with many microbatches?
@@ -1067,17 +1116,22 @@ print("your guess:", guessed(guess_versions))
 #
 # $$dx = dy\,W \qquad\qquad dW = dy^T x$$
 #
-# The stage before waits for the first, **I**. Nobody waits for the second, **W**, until the
-# optimizer step. Each takes about as long as the forward. So I goes as early as B did, and W fills
-# the bubble. (To really split a backward pass, see `split_backward.py` in
-# `course_lib/techniques/pipeline`.)
+# The stage before waits for the first, I. Nobody waits for the second, W, until the optimizer step.
+# Each takes about as long as the forward. So I goes as early as B did, and W fills the bubble. $dW$
+# needs $x$, so the activations stay until W. (To really split a backward pass, see
+# `split_backward.py` in `course_lib/techniques/pipeline`.)
 #
-# ZB-H1 needs no more memory than 1F1B. Begin with 1F1B and write I for B. Then put in the W's, of
-# microbatches $0, 1, 2, \dots$ in turn: stage $s$ runs one after an I if more than $s$ of them
-# wait, and one after every I of the cool-down, when there are no more forwards. The rest comes at
-# the end.
+# ZB-H1 needs on no rank more memory than 1F1B needs on its first. Begin with 1F1B and write I for
+# B. Then put in the W's, of microbatches $0, 1, 2, \dots$ in turn: stage $s$ runs one after an I if
+# more than $s$ of them wait, and one after every I of the cool-down, when there are no more
+# forwards. The rest comes at the end.
 #
 # **Predict** for $p = 4$, $m = 8$ and F = I = W = 1: how many steps is it shorter than 1F1B?
+
+# %%
+### BEGIN SOLUTION
+guess_zero_bubble = 6
+### END SOLUTION
 
 
 # %% exercise="zero_bubble_schedule"
@@ -1105,12 +1159,17 @@ def zero_bubble_schedule(p: int, m: int) -> list[list[Op]]:
 check(zero_bubble_schedule)
 
 # %%
-schedule_gantt(
-    {
-        "1F1B": one_f_one_b,
-        "ZB-H1": simulate(zero_bubble_schedule(4, 8), forward=1, backward=2, weight=1),
-    }
-)
+my_zero_bubble = partial(rows_of, yours_or(zero_bubble_schedule, schedules.zb_h1))
+zero_bubble = simulate(my_zero_bubble(4, 8), forward=1, backward=2, weight=1)
+shorter = one_f_one_b.makespan - zero_bubble.makespan
+print(f"{shorter:.0f} steps shorter; in flight: 1F1B {list(one_f_one_b.peak_in_flight)},", end=" ")
+print(f"ZB-H1 {list(zero_bubble.peak_in_flight)}")
+print("your guess:", guessed(guess_zero_bubble))
+schedule_gantt({"1F1B": one_f_one_b, "ZB-H1": zero_bubble})
+
+# %% [markdown]
+# **Explain.** 33 steps become 27. ZB-H1 holds on every rank what 1F1B holds on the first: the W's
+# that are put off keep their activations.
 
 # %% [markdown]
 # ## 15. What to read

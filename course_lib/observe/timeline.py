@@ -130,8 +130,11 @@ class Timeline:
 
     @property
     def peak_in_flight(self) -> tuple[int, ...]:
-        """By stage: the most microbatches between their forward and their backward (B or I)."""
-        return tuple(int(held) for held in self.peak_held(activation=1, weight=0))
+        """By stage: the most microbatches between F and the end of their backward, B or W.
+
+        W still needs what forward computed, so a split backward lets go of it only there.
+        """
+        return tuple(int(held) for held in self.peak_held(activation=1, weight=1))
 
     def peak_held(self, activation: float = 1, weight: float = 0) -> tuple[float, ...]:
         """By stage: the most that is held for backward passes to come.

@@ -57,7 +57,7 @@ def pipeline_timeline(
     name = f"{kind}, p = {p}, m = {m}" + (f", v = {v}" if stages > p else "")
     view = schedule_gantt(timeline, name, held=held)
     memory = " ".join(f"{amount:.3g}" for amount in held)
-    view.text += f"\nheld until the last backward, in microbatches of a rank's layers: {memory}"
+    view.text += f"\nin flight on each rank, in microbatches of a rank's layers: {memory}"
     return view
 
 

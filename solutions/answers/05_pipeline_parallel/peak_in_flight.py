@@ -7,7 +7,7 @@ from course_lib.checks.known_answers import right, wrong
 
 @right
 def peak_in_flight(row):
-    change = {"F": 1, "B": -1, "I": -1, "W": 0}
+    change = {"F": 1, "B": -1, "I": 0, "W": -1}
     counts = torch.tensor([change[op.kind] for op in row]).cumsum(0)
     return counts.max()
 
@@ -30,12 +30,17 @@ def all_forwards(row):
 
 @wrong(says="this is what is held at the end")
 def held_at_the_end(row):
-    return sum({"F": 1, "B": -1, "I": -1, "W": 0}[op.kind] for op in row)
+    return sum({"F": 1, "B": -1, "I": 0, "W": -1}[op.kind] for op in row)
 
 
-@wrong(says="an I frees the activations as a B does")
+@wrong(says="a W frees the activations as a B does")
 def only_whole_backwards(row):
     return walk(row, "B")
+
+
+@wrong(says="an I frees nothing yet: W still needs the activations")
+def until_i(row):
+    return walk(row, "BI")
 
 
 @wrong(says="two stages of this rank hold two activations")
@@ -49,9 +54,9 @@ def by_microbatch_alone(row):
 
 @wrong(says="one number is asked: this is a list")
 def a_history(row):
-    return [walk(row[:n], "BI") for n in range(len(row))]
+    return [walk(row[:n], "BW") for n in range(len(row))]
 
 
 @wrong(says="one less is what was held just before it")
 def off_by_one(row):
-    return walk(row, "BI") - 1
+    return walk(row, "BW") - 1

@@ -1,6 +1,6 @@
 """A number of a pipeline: how much it holds.
 
-peak_in_flight(row) -> the most (stage, microbatch) pairs between their F and their B or I
+peak_in_flight(row) -> the most (stage, microbatch) pairs between their F and their B or W
 """
 
 import random
@@ -47,15 +47,16 @@ def _row_on_rank(answer: Any, case: Case) -> Any:
 
 def _judge_row(case: Case, observation: Observation) -> Finding | None:
     row = [Op(*op) for op in case.data["row"]]
-    want, got = _held(row, "BI"), number(observation.values[0])
+    want, got = _held(row, "BW"), number(observation.values[0])
     if got == want:
         return None
     if got is None:
         return Finding(f"one number is asked: this is {kind_of(observation.values[0])}")
     split = any(op.kind == "I" for op in row)
     causes = [
-        (split and _held(row, "B"), "an I frees the activations as a B does: nobody waits for W"),
-        (split and _held(row, "BIW"), "a W frees nothing that counts here: its I has done it"),
+        (split and _held(row, "B"), "a W frees the activations as a B does, being its end"),
+        (split and _held(row, "BI"), "an I frees nothing yet: W still needs the activations"),
+        (split and _held(row, "BIW"), "of I and W only one frees the activations, and it is W"),
         (sum(op.kind == "F" for op in row), "this counts all forwards, as if nothing were freed"),
         (0, "this is what is held at the end; the peak is the most at any moment before"),
         (want - 1, "count after the F as well: one less is what was held just before it"),
@@ -64,7 +65,7 @@ def _judge_row(case: Case, observation: Observation) -> Finding | None:
     return Finding(
         next(
             (cause for count, cause in causes if count is not False and count == got),
-            "count +1 for F, -1 for B or I",
+            "count +1 for F, -1 for B or W",
         ),
         input=" ".join(f"{op.kind}{op.stage}.{op.microbatch}" for op in row),
         expected=f"{want}",
@@ -104,14 +105,14 @@ EXERCISE = Exercise(
         largest value that the count had.
         """,
         """
-        F: +1. B: -1. If the backward is split, I does what the stage before waits for and lets
-        the microbatch go: -1. W changes nothing.
+        F: +1. B: -1. If the backward is split, W still needs the activations: I changes nothing,
+        W: -1.
         """,
         """
-        held = most = 0; for op in row: add 1 for "F", subtract 1 for "B" and "I", then most =
+        held = most = 0; for op in row: add 1 for "F", subtract 1 for "B" and "W", then most =
         max(most, held). Return most.
         """,
     ),
-    passed="activations are held from F to B, or to I",
+    passed="activations are held from F to B, or to W",
     allowed=frozenset(),
 )
