@@ -928,7 +928,9 @@ print("your guess:", guessed(guess_kept_gb))
 # of it takes one more all-gather per column split, in backward. You need not do that; the table
 # below the exercise has both costs.
 #
-# **A warm-up.** The two calls work along dimension 0, which here is that of the tokens:
+# **A warm-up.** Both calls, on tensors whose dimension 0 is that of the tokens.
+# (`dist.all_gather_into_tensor(whole, part)` and `dist.reduce_scatter_tensor(part, whole)` do the
+# same without a list.)
 
 
 # %%
@@ -936,9 +938,9 @@ def two_halves():
     t, rank = dist.get_world_size(), dist.get_rank()
     part = torch.full((2, 3), float(rank + 1))  # two tokens of width 3
     whole = torch.empty(2 * t, 3)
-    dist.all_gather_into_tensor(whole, part)
+    dist.all_gather(list(whole.chunk(t)), part)  # fills the chunks, which are views of whole
     summed = torch.empty(2, 3)
-    dist.reduce_scatter_tensor(summed, whole)  # adds up all ranks', keeps this rank's tokens
+    dist.reduce_scatter(summed, list(whole.chunk(t)))  # adds up, and keeps this rank's tokens
     return whole[:, 0].tolist(), summed[:, 0].tolist()
 
 
