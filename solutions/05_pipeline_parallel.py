@@ -275,13 +275,13 @@ validate(broken)
 
 # %% exercise="peak_in_flight"
 def peak_in_flight(row: list[Op]) -> int:
-    """The most microbatches (of any stage of this rank) between their F and their B or I."""
+    """The most microbatches (of any stage of this rank) between their F and their B or W."""
     ### BEGIN SOLUTION
     held = most = 0
     for op in row:
         if op.kind == "F":
             held += 1
-        elif op.kind in ("B", "I"):
+        elif op.kind in ("B", "W"):
             held -= 1
         most = max(most, held)
     return most
