@@ -489,6 +489,10 @@ plans = plan(gpt3, dgx_a100.with_nodes(128), global_batch=1536)
 print(plans.text(rows=5, refusals=3))
 
 # %% [markdown]
+# The first rows follow the rule of section 4: tensor parallel inside a node, pipelines between
+# nodes, replicas for the rest, with ZeRO-1, which costs no traffic. The tensor axis is 4 rather
+# than 8, since a doubling sends more in every layer, and 4 fits.
+#
 # How far to trust it? It knows nothing of kernels, of jitter, of failures. Against published runs
 # its throughput is off by up to 6 % for the ten models of Megatron-LM's table, to which its two
 # free numbers were fitted, and for 52 that it was not fitted to by 8 % in the mean and 20 % at
@@ -496,8 +500,15 @@ print(plans.text(rows=5, refusals=3))
 # course_lib.simulate.accuracy import error_table` shows them row by row. Take its ranking as
 # advice, its seconds as a guess.
 #
-# **Predict, then move the sliders.** What happens to the best mesh as the batch falls from 1536 to
-# 128? As the nodes grow to 1024?
+# **Explore.** Guess before you move the sliders. What happens to the tensor axis of the best mesh
+# as the batch falls from 1536 to 128? As the nodes grow to 1024?
+#
+# <details><summary>Answer</summary>
+#
+# Both leave fewer sequences per device, so replicas run out of work and more devices share a
+# sequence: the tensor axis grows to 16, across two nodes, and a fifth of the step is its traffic.
+#
+# </details>
 
 # %%
 plan_explorer()
@@ -592,8 +603,14 @@ print("the same loss as one process that nobody disturbed:", abs(reached - undis
 
 # %% [markdown]
 # The checkpoint knows nothing of the mesh: it has whole tensors by their names in one process. So a
-# run that loses a node for good can go on with a smaller data axis. Try it in a terminal: train
-# with `--nproc-per-node 4 --pipeline 2 --tensor 2`, and resume with `--nproc-per-node 2 --zero 3`.
+# run that loses a node for good can go on with a smaller data axis. Try it in a terminal; the
+# second line goes on where the first one stopped, on half as many ranks:
+#
+# ```
+# torchrun --nproc-per-node 4 -m course_lib.train --pipeline 2 --tensor 2 --steps 40 \
+#     --save-every 20 --checkpoint run
+# torchrun --nproc-per-node 2 -m course_lib.train --zero 3 --steps 80 --checkpoint run
+# ```
 #
 # ## 9. Reflection, with numbers
 #
