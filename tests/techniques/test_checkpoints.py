@@ -156,8 +156,8 @@ def load_one(folder: Path, name: str = "odd") -> dict:
     return whole(zero)
 
 
-@pytest.mark.parametrize(("place", "rank"), [("own_state", 1), ("_replace", 0)])
-def test_an_interrupted_save_leaves_the_last_one_whole(tmp_path, place: str, rank: int) -> None:
+@pytest.mark.parametrize(("function", "rank"), [("own_state", 1), ("_replace", 0)])
+def test_an_interrupted_save_leaves_the_last_one_whole(tmp_path, function: str, rank: int) -> None:
     def power_cut(*_):
         os._exit(3)
 
@@ -165,7 +165,7 @@ def test_an_interrupted_save_leaves_the_last_one_whole(tmp_path, place: str, ran
         zero = make(Zero2, "odd")
         train(zero, 0, 2)
         if dist.get_rank() == rank:
-            setattr(sharded, place, power_cut)
+            setattr(sharded, function, power_cut)
         save(zero, tmp_path)
 
     saved = collect(save_one, 2, (tmp_path,), observe=False, timeout=60)[0]

@@ -11,9 +11,9 @@ from course_lib.techniques.mesh import AXES, Mesh, bytes_by_link, nodes_spanned
 @pytest.mark.parametrize("order", [("pipeline", "data", "tensor"), ("tensor", "pipeline", "data")])
 def test_coordinates_and_ranks_are_each_others_inverse(sizes, order):
     mesh = Mesh(**dict(zip(AXES, sizes, strict=True)), order=order)
-    places = [mesh.coordinates(rank) for rank in range(mesh.world_size)]
-    assert [mesh.rank(**place) for place in places] == list(range(mesh.world_size))
-    assert len({tuple(place.items()) for place in places}) == mesh.world_size
+    found = [mesh.coordinates(rank) for rank in range(mesh.world_size)]
+    assert [mesh.rank(**each) for each in found] == list(range(mesh.world_size))
+    assert len({tuple(each.items()) for each in found}) == mesh.world_size
 
 
 def test_groups_along_each_axis_of_the_picture_above():

@@ -18,7 +18,7 @@ loss_of_tokens = lambda logits, targets: nn.functional.cross_entropy(  # noqa: E
 
 
 class Twice(nn.Module):
-    """Uses one weight at two places of the same stage."""
+    """Uses one weight twice in the same stage."""
 
     def __init__(self, dropout):
         super().__init__()

@@ -44,7 +44,7 @@ def mse(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def two_groups(model: nn.Module) -> list[dict]:
-    """Decay for matrices alone, and a learning rate of its own for the rest, as is usual."""
+    """Decay for matrices only, and a learning rate of its own for the rest, as is usual."""
     trainable = [p for p in model.parameters() if p.requires_grad]
     return [
         {"params": [p for p in trainable if p.dim() > 1]},
