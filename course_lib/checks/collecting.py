@@ -8,12 +8,32 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from course_lib.observe import RankWarning
+from course_lib.observe import RankWarning, Trace
 from course_lib.ranks import RankError, RankTimeout, collect
+from course_lib.ranks.results import RankResults
 
-from .exercise import Case, Exercise, Observation
+from .exercise import Breach, Case, Exercise, Observation
+from .laws._law import Law
+from .watching import SPAN, Unusable, asked_signature, run_cases
 
 UNATTEMPTED = "not attempted yet"  # what the holes of the student notebooks raise
+
+
+@dataclass(frozen=True)
+class Job:
+    """Cases of one world size for the same ranks to go through, under these laws.
+
+    may_fail: whether it is no fault if they come to no result.
+    """
+
+    exercise: Exercise
+    cases: tuple[Case, ...]
+    laws: tuple[Law, ...] = ()
+    may_fail: bool = False
+
+    @property
+    def world_size(self) -> int:
+        return self.cases[0].world_size
 
 
 @dataclass
@@ -21,7 +41,8 @@ class Trouble:
     """Why there is nothing to judge.
 
     kind: "signature" (the answer cannot be called as the task says), "unattempted" (a hole of the
-        notebook is still empty), "failed" (a rank raised or died) or "stuck".
+        notebook is still empty), "failed" (a rank raised or died), "stuck", or "unusable" (what
+        the answer returned made the check's own line raise).
     report: the text to show; for "unattempted" the name of the function with the hole.
     warnings: what went silently wrong before.
     """
@@ -33,38 +54,65 @@ class Trouble:
 
 @dataclass
 class Outcome:
-    """What one case came to: an observation or the trouble instead, and what the ranks printed."""
+    """What a job came to: an observation of each case, or the trouble; and what was printed."""
 
-    observation: Observation | None = None
+    observations: list[Observation] = field(default_factory=list)
     trouble: Trouble | None = None
     printed: dict[int, str] = field(default_factory=dict)
 
 
-def collect_case(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
-    """Run `answer` on the ranks of one case."""
-    if misfit := signature_misfit(exercise, answer):
-        return Outcome(trouble=Trouble("signature", misfit))
+def collect_job(answer: Callable, job: Job, timeout: float | None = None) -> Outcome:
+    """Run `answer` on the ranks of one job; timeout: seconds, instead of the exercise's own."""
+    exercise = job.exercise
+    if mismatch := signature_mismatch(exercise, answer):
+        return Outcome(trouble=Trouble("signature", mismatch))
     try:
         results = collect(
-            exercise.on_rank,
-            case.world_size,
-            (answer, case),
-            timeout=exercise.timeout,
+            run_cases,
+            job.world_size,
+            (exercise.bare(), answer, job.cases, job.laws),
+            timeout=timeout or exercise.timeout,
+            observe=exercise.observe,
             device="cpu",
         )
     except RankError as error:
         return Outcome(trouble=_trouble(error), printed=error.output)
     except ValueError as problem:  # the answer cannot be sent to another process
         return Outcome(trouble=Trouble("failed", str(problem)))
-    assert results.trace is not None, "runs are observed unless asked otherwise"
-    return Outcome(
-        Observation(list(results), results.trace, results.warnings), printed=results.output
+    return Outcome(_observations(results, len(job.cases)), printed=results.output)
+
+
+def _observations(results: RankResults, cases: int) -> list[Observation]:
+    assert results.trace is not None, "a job is always observed"
+    found = []
+    for index in range(cases):
+        seen = [of_rank[index] for of_rank in results]
+        breaches = [Breach(rank, text) for rank, each in enumerate(seen) for text in each.breaches]
+        found.append(
+            Observation(
+                [each.value for each in seen],
+                results.trace if cases == 1 else _part(results.trace, SPAN.format(index)),
+                # Which case a warning belongs to is not known: the last one has them all.
+                results.warnings if index == cases - 1 else [],
+                breaches,
+            )
+        )
+    return found
+
+
+def _part(trace: Trace, label: str) -> Trace:
+    """What a trace holds of one case."""
+    return Trace(
+        trace.world_size,
+        [event for event in trace.events if label in event.spans],
+        labels=trace.labels,
+        blocks=trace.blocks,
     )
 
 
-def signature_misfit(exercise: Exercise, answer: Callable) -> str:
+def signature_mismatch(exercise: Exercise, answer: Callable) -> str:
     """Why `answer` cannot be called with the arguments of the exercise; "" if it can."""
-    asked = inspect.signature(_stub(exercise))
+    asked = asked_signature(exercise)
     try:
         own = inspect.signature(answer)
     except (TypeError, ValueError):  # a builtin: no signature to compare
@@ -81,13 +129,6 @@ def signature_misfit(exercise: Exercise, answer: Callable) -> str:
     return ""
 
 
-def _stub(exercise: Exercise) -> Callable:
-    """A function with the exercise's signature, to compare with."""
-    names: dict = {}
-    exec(f"def stub{exercise.signature}: ...", names)
-    return names["stub"]
-
-
 def _trouble(error: RankError) -> Trouble:
     for failure in error.failures.values():
         empty = failure.what.startswith("NotImplementedError") and (
@@ -96,5 +137,8 @@ def _trouble(error: RankError) -> Trouble:
         if failure.kind == "raised" and empty:
             function = failure.where[0].function if failure.where else ""
             return Trouble("unattempted", function)
+        if failure.kind == "raised" and failure.what.startswith(Unusable.__name__):
+            report = failure.what.removeprefix(f"{Unusable.__name__}: ")
+            return Trouble("unusable", report, error.warnings)
     kind = "stuck" if isinstance(error, RankTimeout) else "failed"
     return Trouble(kind, error.report, error.warnings)

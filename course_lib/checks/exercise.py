@@ -7,10 +7,12 @@ of what was observed, and runs where learner code never ran.
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
 
 from course_lib.observe import RankWarning, Trace
+
+from .contract import Contract
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,25 @@ class Case:
     clue: str = ""
 
 
+@dataclass(frozen=True)
+class Breach:
+    """A law (`course_lib.checks.laws`) that an answer broke on one rank, in a sentence."""
+
+    rank: int
+    sentence: str
+
+
 @dataclass
 class Observation:
-    """What happened: the value that each rank returned, and what the ranks communicated."""
+    """What happened in one case: what each rank returned, what they communicated, what they broke.
+
+    values: by rank. trace: only what belongs to this case.
+    """
 
     values: list[Any]
     trace: Trace
     warnings: list[RankWarning] = field(default_factory=list)
+    breaches: list[Breach] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -66,7 +80,8 @@ class Exercise:
         ranks that raised or hang, forbidden operations and warnings are found before it.
     hints: from a nudge to what is nearly the answer; indented text, shown without its indent.
     passed: the property that was shown, for the line after passing: "every rank sends exactly ..."
-    allowed: the operations an answer may use (names as in `CommEvent.op`); None allows all.
+    contract: what is promised besides the values (`course_lib.checks.contract`).
+    observe: how the ranks are watched; "memory" also records what lies in memory.
     timeout: seconds for one case.
     """
 
@@ -77,7 +92,8 @@ class Exercise:
     judge: Callable[[Case, Observation], Finding | None]
     hints: tuple[str, str, str]
     passed: str
-    allowed: frozenset[str] | None = None
+    contract: Contract = field(default_factory=Contract)
+    observe: bool | str = True
     points: int = 1
     timeout: float = 20.0
 
@@ -91,3 +107,14 @@ class Exercise:
         """The notebook that asks for it: "02_ring_all_reduce"."""
         folder = self.module.rpartition(".")[0].rpartition(".")[2]
         return folder.removeprefix("nb")
+
+    def bare(self) -> "Exercise":
+        """What ranks get of it: nothing that tells right from wrong."""
+        contract = replace(self.contract, held=None)
+        return replace(
+            self, cases=_stays, judge=_stays, hints=("", "", ""), passed="", contract=contract
+        )
+
+
+def _stays(*_: object) -> NoReturn:
+    raise NotImplementedError("cases are drawn and judged where no answer runs")

@@ -1,25 +1,50 @@
 """Stage two of a check: from what happened to a verdict. Pure; learner code never runs here."""
 
 from . import gates
-from .collecting import Outcome
-from .exercise import Case, Exercise, Finding
+from .collecting import Trouble
+from .exercise import Case, Exercise, Finding, Observation
 
 
-def judge_case(exercise: Exercise, case: Case, outcome: Outcome) -> Finding | None:
+def judge_trouble(case: Case, trouble: Trouble) -> Finding:
+    """What is to be said of ranks that came to no result."""
+    if trouble.kind == "signature":
+        return Finding(trouble.report)
+    if trouble.kind == "unusable":
+        return Finding(f"the check cannot go on with what your function returned: {trouble.report}")
+    if trouble.kind == "stuck":
+        return gates.first_warning(trouble.warnings) or Finding(case.clue)
+    # A rank that raised says itself what happened; the case's clue would only be a guess.
+    return gates.first_warning(trouble.warnings) or Finding("")
+
+
+def judge_case(exercise: Exercise, case: Case, observation: Observation) -> Finding | None:
     """What is wrong with one case of an answer, the most telling cause first; None if it is right.
 
-    A forbidden operation or a warning comes before the values: it is why they are wrong, or
-    why it says nothing that they are right.
+    A forbidden operation or a warning comes before the values: it is why they are wrong, or why it
+    says nothing that they are right. A law that was broken comes after them.
     """
-    if trouble := outcome.trouble:
-        if trouble.kind == "signature":
-            return Finding(trouble.report)
-        return gates.first_warning(trouble.warnings) or Finding(case.clue)
-    observation = outcome.observation
-    assert observation is not None, "an outcome is an observation or a trouble"
     return (
         gates.course_answer(observation.trace)
-        or gates.forbidden(exercise.allowed, observation.trace)
+        or gates.forbidden(exercise.contract.allowed, observation.trace)
         or gates.first_warning(observation.warnings)
-        or exercise.judge(case, observation)
+        or _judged(exercise, case, observation)
+        or _first_breach(observation)
     )
+
+
+def _judged(exercise: Exercise, case: Case, observation: Observation) -> Finding | None:
+    try:
+        return exercise.judge(case, observation)
+    except Exception as problem:
+        # The judge did not foresee what the answer returned: nothing is shown by that, but it is
+        # not what was asked.
+        return Finding(
+            "what your function returned is not of the kind that is asked: comparing it raised "
+            f"{type(problem).__name__}: {problem}"
+        )
+
+
+def _first_breach(observation: Observation) -> Finding | None:
+    for breach in observation.breaches:
+        return Finding(f"the result is right, but {breach.sentence}", breach.rank)
+    return None

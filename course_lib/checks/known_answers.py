@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 
 from . import seeds
 from .exercise import Exercise

@@ -11,13 +11,15 @@ import itertools
 import sys
 import time
 import weakref
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch._C._distributed_c10d import Work
 
 from . import warning_texts
+from .calls import Call
 from .events import CommEvent
 from .frames import learners
 from .journal import JournalWriter
@@ -38,6 +40,7 @@ class _Pending:
     """How far an operation has come."""
 
     event: CommEvent
+    written: list[torch.Tensor] = field(default_factory=list)  # only if somebody asks for it
     waiting: bool = False  # wait() was called, now or before
     done: bool = False
     reference: _Reference | None = None
@@ -61,6 +64,7 @@ class Handles:
         self._functional: dict[int, list[_Pending]] = {}
         self._unseen: list[tuple[_Pending, Work]] = []
         self._original: dict[str, Any] = {}
+        self.arrived: Callable[[CommEvent, list[torch.Tensor]], None] | None = None
 
     def open(self) -> None:
         """Replace the methods of Work."""
@@ -83,18 +87,20 @@ class Handles:
 
     # -----------------------------------------------------------------------------------------
 
-    def expect(self, event: CommEvent, work: Work | None) -> None:
+    def expect(self, event: CommEvent, work: Work | None, call: Call) -> None:
         """`event` is under way, and `work` is its handle."""
+        written = [t for ts in call.writes.values() for t in ts] if self.arrived else []
         if work is None:  # the call itself has waited
             self._journal.wait(event.n, event.issued)
             self._journal.done(event.n, time.monotonic())
+            self._tell_arrival(event, written)
         elif event.native:
             with lock:
                 self._unseen.append((_Pending(event), work))
         else:
             reference = _Reference(work, self._dropped)
             reference.key = id(work)
-            self._pending[id(work)] = _Pending(event, reference=reference)
+            self._pending[id(work)] = _Pending(event, written, reference=reference)
             self._thread.fresh = work
 
     def expect_tensors(self, event: CommEvent, tensors: list[torch.Tensor]) -> None:
@@ -103,6 +109,10 @@ class Handles:
         with lock:
             for tensor in tensors:
                 self._functional.setdefault(tensor.untyped_storage()._cdata, []).append(pending)
+
+    def _tell_arrival(self, event: CommEvent, written: list[torch.Tensor]) -> None:
+        if self.arrived and written:
+            self.arrived(event, written)
 
     def poll(self) -> None:
         """Something else happens: let go of the last handle, and look at those nobody sees."""
@@ -138,6 +148,7 @@ class Handles:
         for pending in waited_for:
             self._journal.done(pending.event.n, time.monotonic())
             self._watch.finish(pending.event, sys._getframe())
+            self._tell_arrival(pending.event, [tensor])
         self._stopwatch.start()
         return result
 
@@ -198,6 +209,8 @@ class Handles:
         self._journal.done(event.n, time.monotonic(), source)
         self._thread.fresh = None
         self._watch.finish(event, sys._getframe())
+        self._tell_arrival(event, pending.written)
+        pending.written = []
 
     def _dropped(self, reference: _Reference) -> None:
         pending = self._pending.pop(reference.key, None)

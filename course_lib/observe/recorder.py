@@ -104,6 +104,17 @@ class Recorder:
         self._journal.end(time.monotonic(), whole=kind is None)
         self._journal.close()
 
+    @classmethod
+    def on_arrival(cls, look: Callable[[CommEvent, list[torch.Tensor]], None] | None) -> None:
+        """From now on `look` gets each operation of this rank that was waited for.
+
+        With it come the tensors that it wrote, before anybody reads them. None: no longer.
+        RuntimeError where no recorder is open.
+        """
+        if cls._open is None:
+            raise RuntimeError("no recorder is open in this process, so nothing sees what arrives")
+        cls._open._handles.arrived = look
+
     def _introduce(self) -> None:
         if self.rank is None:
             self.rank = dist.get_rank()
@@ -209,7 +220,7 @@ class Recorder:
                 self._tracker.communicated(results)
         else:
             boxed = result[-1] if isinstance(result, tuple) else result
-            self._handles.expect(event, None if boxed is None else Work.unbox(boxed))
+            self._handles.expect(event, None if boxed is None else Work.unbox(boxed), call)
             if event.native:
                 return
             if torch.is_grad_enabled():

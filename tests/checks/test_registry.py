@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from course_lib.checks import seeds
-from course_lib.checks.collecting import signature_misfit
+from course_lib.checks.collecting import signature_mismatch
 from course_lib.checks.registry import all_exercises
 
 EXERCISES = list(all_exercises().values())
@@ -68,6 +68,6 @@ def test_hidden_inputs_need_a_secret():
 def test_a_function_with_the_signature_that_is_asked_fits(exercise):
     names: dict = {}
     exec(f"def answer{exercise.signature}: ...", names)
-    assert signature_misfit(exercise, names["answer"]) == ""
+    assert signature_mismatch(exercise, names["answer"]) == ""
     if inspect.signature(names["answer"]).parameters:
-        assert exercise.signature in signature_misfit(exercise, lambda: None)
+        assert exercise.signature in signature_mismatch(exercise, lambda: None)

@@ -15,8 +15,8 @@ import __main__
 import course_lib
 from course_lib.checks import gates, seeds
 from course_lib.checks.answers import Call, Other
-from course_lib.checks.collecting import Outcome, Trouble
-from course_lib.checks.exercise import Observation
+from course_lib.checks.collecting import Job, Outcome, Trouble
+from course_lib.checks.exercise import Breach, Observation
 from course_lib.checks.registry import all_exercises
 from course_lib.checks.sandbox import fork_server, grading, library, names, transport
 from course_lib.checks.sandbox.library import write_library
@@ -34,7 +34,8 @@ WARNING = RankWarning(1, "never_waited", "a message", (Frame("/answers/x/f.py", 
 
 def outcome(*values) -> Outcome:
     values = values or (None, None)
-    return Outcome(Observation(list(values), Trace(len(values), [], []), []), printed={0: "text"})
+    seen = Observation(list(values), Trace(len(values), [], []), [])
+    return Outcome([seen], printed={0: "text"})
 
 
 def packed(description, payload=b"") -> bytes:
@@ -59,7 +60,7 @@ def packed(description, payload=b"") -> bytes:
     ids=repr,
 )
 def test_plain_values_arrive_as_they_were(value):
-    (got,) = transport.load(transport.dump(outcome(value))).observation.values
+    (got,) = transport.load(transport.dump(outcome(value))).observations[0].values
     if isinstance(value, torch.Tensor):
         assert got.dtype == value.dtype
         assert torch.equal(got, value.resolve_conj())
@@ -70,7 +71,9 @@ def test_plain_values_arrive_as_they_were(value):
 
 
 def test_events_traps_and_troubles_arrive_as_they_were():
-    before = Outcome(Observation([1, 2], Trace(2, [EVENT], [WARNING]), [WARNING]))
+    before = Outcome(
+        [Observation([1, 2], Trace(2, [EVENT], [WARNING]), [WARNING], [Breach(0, "a")])]
+    )
     assert transport.load(transport.dump(before)) == before
     trouble = Outcome(trouble=Trouble("stuck", "a report", [WARNING]))
     assert transport.load(transport.dump(trouble)) == trouble
@@ -83,7 +86,7 @@ class Evil:
 
 @pytest.mark.parametrize("value", [Evil(), print, Evil, object(), b"bytes", lambda: 0, 1j])
 def test_anything_else_becomes_the_name_of_its_kind(value):
-    (got,) = transport.load(transport.dump(outcome(value))).observation.values
+    (got,) = transport.load(transport.dump(outcome(value))).observations[0].values
     assert isinstance(got, Other)
 
 
@@ -121,10 +124,10 @@ def test_a_forged_message_is_refused(name):
     "bad",
     [
         Outcome(),
-        Outcome(Observation([1], Trace(2, [], []))),
-        Outcome(Observation([1], Trace(1, [EVENT], []))),
-        Outcome(Observation([1, 2], Trace(2, ["an event"], []))),
-        Outcome(Observation([], Trace(0, [], []))),
+        Outcome([Observation([1], Trace(2, [], []))]),
+        Outcome([Observation([1], Trace(1, [EVENT], []))]),
+        Outcome([Observation([1, 2], Trace(2, ["an event"], []))]),
+        Outcome([Observation([], Trace(0, [], []))]),
         Outcome(trouble="trouble"),
         Outcome(trouble=Trouble(5, "report")),
         Outcome(trouble=Trouble("failed", "report"), printed={0: 5}),
@@ -148,7 +151,7 @@ def test_a_frame_cannot_name_a_file_of_the_graders():
 def test_a_task_holds_nothing_that_tells_right_from_wrong():
     for exercise in all_exercises().values():
         cases = exercise.cases(seeds.hidden(exercise.name, "a secret"))
-        task = grading._packed(exercise, Program(exercise.name, ()), cases)
+        task = grading._packed(exercise, Program(exercise.name, ()), [Job(exercise, tuple(cases))])
         assert b"_judge" not in task, exercise.name
         assert exercise.hints[2].strip()[:40].encode() not in task, exercise.name
 

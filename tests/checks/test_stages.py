@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from course_lib.checks import seeds
-from course_lib.checks.collecting import collect_case
+from course_lib.checks.collecting import Job, collect_job
 from course_lib.checks.judging import judge_case
 from course_lib.checks.known_answers import known_answers
 from course_lib.checks.registry import all_exercises
@@ -22,7 +22,7 @@ from course_lib.checks.registry import all_exercises
 name, outcome = pickle.load(sys.stdin.buffer)
 exercise = all_exercises()[name]
 case = exercise.cases(seeds.hidden(name, "a secret"))[0]
-finding = judge_case(exercise, case, outcome)
+finding = judge_case(exercise, case, outcome.observations[0])
 print(finding.likely if finding else "right")
 """
 
@@ -46,7 +46,7 @@ def forged(tensor, group=None):
 def test_the_verdict_is_taken_in_a_process_that_never_ran_the_answer(answer, verdict):
     exercise = all_exercises()["ring_all_reduce"]
     case = exercise.cases(seeds.hidden(exercise.name, "a secret"))[0]
-    outcome = collect_case(exercise, answer, case)
+    outcome = collect_job(answer, Job(exercise, (case,)))
     judged = subprocess.run(
         [sys.executable, "-c", JUDGE],
         input=pickle.dumps((exercise.name, outcome)),
@@ -62,6 +62,6 @@ def test_a_right_outcome_is_wrong_for_other_inputs():
     exercise = all_exercises()["ring_all_reduce"]
     public = exercise.cases(seeds.public(exercise.name))[1]
     hidden = exercise.cases(seeds.hidden(exercise.name, "a secret"))[1]
-    outcome = collect_case(exercise, RIGHT, public)
-    assert judge_case(exercise, public, outcome) is None
-    assert judge_case(exercise, hidden, outcome) is not None
+    outcome = collect_job(RIGHT, Job(exercise, (public,)))
+    assert judge_case(exercise, public, outcome.observations[0]) is None
+    assert judge_case(exercise, hidden, outcome.observations[0]) is not None

@@ -31,7 +31,7 @@ HOSTILE = {
 import course_lib, builtins
 course_lib.check = lambda *_: print("passed")
 from course_lib.checks import collecting
-collecting.collect_case = lambda *_: None
+collecting.collect_job = lambda *_: None
 def double(x): return 0""",
     "equals everything": """
 class Equal:

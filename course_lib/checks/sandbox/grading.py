@@ -4,10 +4,10 @@ The answer never runs in this process. It gets bytes, believes nothing about the
 takes its own cases and the exercise's own judge.
 """
 
-import contextlib
 import dataclasses
 import json
 import os
+import random
 import select
 import shutil
 import socket
@@ -19,13 +19,12 @@ import time
 import types
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from course_lib.checks import registry
-from course_lib.checks.collecting import Outcome, Trouble
-from course_lib.checks.exercise import Case, Exercise, Finding
-from course_lib.checks.judging import judge_case
-from course_lib.checks.verdict import Failure, Verdict
+from course_lib.checks.collecting import Job, Outcome, Trouble
+from course_lib.checks.examining import examine
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.verdict import Verdict
 from course_lib.ranks import shipping
 
 from . import fork_server, transport
@@ -95,9 +94,9 @@ class Grader:
             )
 
     def verdict(
-        self, exercise: Exercise, program: Program, cases: Sequence[Case], imports: Sequence[str]
+        self, exercise: Exercise, program: Program, rng: random.Random, imports: Sequence[str]
     ) -> Verdict:
-        """Run the program on the cases, up to the first that goes wrong.
+        """Run the program on the cases that `rng` draws, up to the first that goes wrong.
 
         imports: the statements by which the lesson imports from the course; nothing else of it can
         be imported in the run.
@@ -107,17 +106,13 @@ class Grader:
             library = write_library(self._folder, imports)
             user = self._free_users.pop()
         try:
-            with contextlib.closing(
-                self._outcomes(exercise, program, cases, library, user)
-            ) as all_:
-                for case, outcome in zip(cases, all_, strict=False):
-                    if self._closed:
-                        raise RuntimeError("the grader was closed during a run")
-                    if finding := _judged(exercise, case, outcome):
-                        return Verdict(exercise, cases, Failure(case, finding, outcome))
+            return examine(
+                exercise,
+                rng,
+                lambda jobs: self._outcomes(exercise, program, jobs, library, user),
+            )
         finally:
             self._free_users.append(user)
-        return Verdict(exercise, cases)
 
     def close(self) -> None:
         """End the fork server, and with it every run; a verdict that is being taken raises."""
@@ -142,14 +137,14 @@ class Grader:
         self,
         exercise: Exercise,
         program: Program,
-        cases: Sequence[Case],
+        jobs: Sequence[Job],
         library: Path,
         user: int,
     ) -> Generator[Outcome]:
-        """One outcome for each case, until one is a trouble; then there are no more."""
+        """One outcome for each job, until one is a trouble; then there are no more."""
         folder = tempfile.mkdtemp(prefix="run-", dir=self._folder)
         sandbox = Sandbox((str(library),), user, self.isolated, self._limits)
-        order = fork_server.Order(sandbox, str(library), folder, _packed(exercise, program, cases))
+        order = fork_server.Order(sandbox, str(library), folder, _packed(exercise, program, jobs))
         results, theirs = os.pipe()
         cancelled, cancel_fd = os.pipe()
         fate, fate_end = os.pipe()
@@ -164,8 +159,10 @@ class Grader:
                 what = messages.why or "what it sent cannot be read"
                 yield Outcome(trouble=Trouble("signature", f"its cell {what}"))
                 return
-            for _ in cases:
+            for _ in jobs:
                 message = messages.next(exercise.timeout + _MORE_SECONDS)
+                if self._closed:
+                    raise RuntimeError("the grader was closed during a run")
                 yield _read(message, messages.why)
         finally:
             with self._lock:
@@ -253,30 +250,11 @@ def _read(message: bytes, why: str) -> Outcome:
     return Outcome(trouble=Trouble("failed", f"Your program {why}."))
 
 
-def _judged(exercise: Exercise, case: Case, outcome: Outcome) -> Finding | None:
-    observation = outcome.observation
-    if observation and observation.trace.world_size != case.world_size:
-        return Finding(f"results of {observation.trace.world_size} ranks came back")
-    try:
-        return judge_case(exercise, case, outcome)
-    except Exception as problem:
-        # The judge expects what the exercise's own code returns on a rank. Anything else was made
-        # by somebody else, or the judge does not foresee it; either way nothing is shown by it.
-        return Finding(f"what came back cannot be judged ({type(problem).__name__}: {problem})")
-
-
-def _packed(exercise: Exercise, program: Program, cases: Sequence[Case]) -> bytes:
+def _packed(exercise: Exercise, program: Program, jobs: Sequence[Job]) -> bytes:
     """The task without anything that tells right from wrong. Code of the exercise goes by value."""
-    bare = dataclasses.replace(
-        exercise, cases=_stays, judge=_stays, hints=("", "", ""), passed="", allowed=None
-    )
+    bare = tuple(dataclasses.replace(job, exercise=job.exercise.bare()) for job in jobs)
     own = sys.modules[exercise.on_rank.__module__]  # a teacher's exercise may be anywhere
-    return shipping.pack_anonymously(Task(bare, program, tuple(cases)), [*_staying(), own])
-
-
-def _stays(*_: object) -> NoReturn:
-    """In the place of what no run may have."""
-    raise NotImplementedError("cases are drawn and judged by the grader")
+    return shipping.pack_anonymously(Task(program, bare), [*_staying(), own])
 
 
 def _staying() -> list[types.ModuleType]:

@@ -1,4 +1,4 @@
-"""What runs in the sandbox: run the answer case by case on ranks, send each outcome out.
+"""What runs in the sandbox: run the answer job by job on ranks, send each outcome out.
 
 No line of the answer runs in this process, nor in the one that starts the ranks: the answer is text
 until a rank defines it. What ranks leave is read as data, and may be anything.
@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from course_lib.checks.collecting import Outcome, Trouble, collect_case
-from course_lib.checks.exercise import Case, Exercise
+from course_lib.checks.collecting import Job, Outcome, Trouble, collect_job
 from course_lib.ranks import RankError, collect
 
 from . import transport
@@ -25,17 +24,16 @@ _LONGER_THAN_THE_GRADER_WAITS = 3600.0
 
 @dataclass(frozen=True)
 class Task:
-    """An exercise without its judge, the answer as text, and the cases to run it on."""
+    """The answer as text, and the jobs to run it on, without what judges them."""
 
-    exercise: Exercise
     program: Program
-    cases: tuple[Case, ...]
+    jobs: tuple[Job, ...]
 
 
 def run(payload: bytes, results: int) -> None:
     """Run the pickled `Task`; each message into the pipe `results` is its length and itself.
 
-    The first is `DEFINED`, the others are the outcomes of the cases, in order. Raises where ranks
+    The first is `DEFINED`, the others are the outcomes of the jobs, in order. Raises where ranks
     cannot be started at all, before any of them has seen the answer.
     """
     task: Task = pickle.loads(payload)
@@ -52,13 +50,13 @@ def _messages(task: Task) -> Iterator[bytes]:
     if isinstance(answer, Outcome):
         yield transport.dump(answer)
         return
-    for case in task.cases:
-        yield transport.dump(_outcome(task.exercise, answer, case))
+    for job in task.jobs:
+        yield transport.dump(_outcome(answer, job))
 
 
-def _outcome(exercise: Exercise, answer: "Answer", case: Case) -> Outcome:
+def _outcome(answer: "Answer", job: Job) -> Outcome:
     try:
-        return collect_case(exercise, answer, case)
+        return collect_job(answer, job)
     except Exception as problem:  # ranks may have left anything, where they can write
         return _failed(f"What your ranks left cannot be read: {type(problem).__name__}: {problem}")
 
@@ -82,6 +80,10 @@ class Answer:
 
     program: Program
     __signature__: inspect.Signature = field(default_factory=inspect.Signature)
+
+    def define(self) -> None:
+        """Run the program's cells, which is no part of a call."""
+        _definition(self.program)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _definition(self.program)(*args, **kwargs)

@@ -25,6 +25,7 @@ import torch
 
 from course_lib.checks.answers import Other, kind_of
 from course_lib.checks.collecting import Outcome
+from course_lib.checks.exercise import Observation
 from course_lib.observe import Frame
 
 from .names import CHECKS, OBSERVE, technique_file
@@ -187,11 +188,13 @@ def _require_sense(outcome: Outcome) -> None:
     """Raises `ValueError` for fields that hold something else than they are declared to."""
     if not _fits(outcome, Outcome):
         raise ValueError("an outcome whose fields do not hold what belongs there")
-    if outcome.trouble is None and outcome.observation is None:
+    if outcome.trouble is None and not outcome.observations:
         raise ValueError("an outcome is an observation or a trouble, and this is neither")
-    observation = outcome.observation
-    if observation is None:
-        return
+    for observation in outcome.observations:
+        _require_sense_of(observation)
+
+
+def _require_sense_of(observation: Observation) -> None:
     trace = observation.trace
     if not 1 <= trace.world_size <= _MOST_RANKS or len(observation.values) != trace.world_size:
         raise ValueError(f"{len(observation.values)} values of {trace.world_size} ranks")

@@ -312,8 +312,8 @@ class _Batch:
             return verdict
 
     def _take(self, exercise: Exercise, needed: Needed) -> dict:
-        cases = exercise.cases(seeds.hidden(exercise.name, self._store.secret))
-        verdict = self._grader.verdict(exercise, needed.program, cases, needed.imports)
+        rng = seeds.hidden(exercise.name, self._store.secret)
+        verdict = self._grader.verdict(exercise, needed.program, rng, needed.imports)
         status = PASSED if verdict.passed else FAILED if verdict.attempted else UNTOUCHED
         message = str(verdict).split("\nA hint: ")[0]
         return {"status": status, "message": "" if verdict.passed else message}

@@ -24,7 +24,8 @@ def ring_all_reduce_uneven(tensor, group=None):
     """Without padding: chunks as torch.tensor_split cuts them, and a ring that turns left."""
     members, me, left, right = ring(group)
     n = len(members)
-    chunks = tensor.view(-1).tensor_split(n)
+    flat = tensor.flatten()
+    chunks = flat.tensor_split(n)
     for step in range(n - 1):
         outgoing, kept = chunks[(me + step) % n], chunks[(me + step + 1) % n]
         arriving = torch.empty_like(kept)
@@ -33,7 +34,7 @@ def ring_all_reduce_uneven(tensor, group=None):
     for step in range(n - 1):
         outgoing, arriving = chunks[(me + step - 1) % n], chunks[(me + step) % n]
         swap(outgoing, arriving, left, right, group)
-    return tensor
+    return tensor.copy_(flat.view_as(tensor))
 
 
 @wrong(says="you averaged a sum")

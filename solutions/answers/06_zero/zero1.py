@@ -24,6 +24,7 @@ def zero1(model, make_optimizer):
         dist.reduce_scatter(shard.grad, list(flat.chunk(n)))
         shard.grad /= n
         optimizer.step()
+        shard.grad = None
         dist.all_gather(list(flat.chunk(n)), shard.detach())
         written_back(flat, own)
 
@@ -50,6 +51,7 @@ def zero1_uneven(model, make_optimizer):
             dist.reduce_scatter(shard.grad, list(p.grad.view(-1).tensor_split(n)))
             shard.grad.div_(n)
         optimizer.step()
+        optimizer.zero_grad()
         for flat in flats:
             for owner, part in enumerate(flat.tensor_split(n)):
                 if part.numel():

@@ -27,6 +27,7 @@ def zero2(model, make_optimizer):
 
     def step():
         optimizer.step()
+        optimizer.zero_grad()
         for p, shard in shards.items():
             flat = flat_of([p], n)
             dist.all_gather(list(flat.chunk(n)), shard.detach())
@@ -68,6 +69,7 @@ def zero2_one_ahead(model, make_optimizer):
         land()
         for optimizer in optimizers:
             optimizer.step()
+            optimizer.zero_grad()
         flat = torch.cat(shards).detach()
         whole = flat.new_empty(n, flat.numel())
         dist.all_gather(list(whole), flat)

@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from course_lib.checks import gates
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse
 from course_lib.text import counted
@@ -147,5 +148,10 @@ EXERCISE = Exercise(
         """,
     ),
     passed="every rank sends n-1 tensors and receives n-1",
-    allowed=gates.POINT_TO_POINT,
+    contract=Contract(
+        anew=True,
+        takes="any shape, also 0-dimensional",
+        allowed=gates.POINT_TO_POINT,
+        sends="each rank sends n-1 tensors of its size and receives n-1",
+    ),
 )

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 Waits = dict[int, int | None]
@@ -135,6 +136,8 @@ EXERCISE = Exercise(
         """,
     ),
     passed="chains end where they end, circles are found whole",
-    allowed=frozenset(),
+    contract=Contract(
+        allowed=frozenset(),
+    ),
     timeout=6.0,
 )

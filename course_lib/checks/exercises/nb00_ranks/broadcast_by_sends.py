@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from course_lib.checks import gates
 from course_lib.checks.answers import Call, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._moving import (
@@ -89,5 +90,11 @@ EXERCISE = Exercise(
         """,
     ),
     passed="every rank but the root receives the tensor exactly once",
-    allowed=gates.POINT_TO_POINT,
+    contract=Contract(
+        in_place="tensor",
+        returned=False,
+        takes="any shape, also 0-dimensional; any root",
+        allowed=gates.POINT_TO_POINT,
+        sends="every rank but the root receives the tensor once",
+    ),
 )

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 
 from course_lib.checks.answers import kind_of, plain, shown
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import numbers
 
@@ -148,5 +149,7 @@ EXERCISE = Exercise(
         """,
     ),
     passed="4 bytes per parameter to hold, 16 to train, and no device too few or too many",
-    allowed=frozenset(),
+    contract=Contract(
+        allowed=frozenset(),
+    ),
 )

@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from course_lib.checks import gates
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 _SPECTATORS = (
@@ -131,5 +132,10 @@ EXERCISE = Exercise(
         """,
     ),
     passed="one message per hit, and spectators stay out",
-    allowed=gates.POINT_TO_POINT,
+    contract=Contract(
+        changes=("ball",),
+        takes="any number of rounds; ranks above 1 do not play",
+        allowed=gates.POINT_TO_POINT,
+        sends="one message per hit",
+    ),
 )

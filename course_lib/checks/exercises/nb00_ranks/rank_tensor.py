@@ -12,6 +12,7 @@ import torch
 
 from course_lib.checks import compare, reference
 from course_lib.checks.answers import plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse
 from course_lib.text import counted
@@ -81,5 +82,9 @@ EXERCISE = Exercise(
         """,
     ),
     passed="every rank has its own number",
-    allowed=frozenset(),
+    contract=Contract(
+        anew=True,
+        takes="any size, also 0",
+        allowed=frozenset(),
+    ),
 )

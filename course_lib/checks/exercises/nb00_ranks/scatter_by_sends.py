@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from course_lib.checks import compare, gates, reference
 from course_lib.checks.answers import Call, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse_inputs
 
@@ -108,5 +109,11 @@ EXERCISE = Exercise(
         """,
     ),
     passed="each piece travels once, from the root to its owner",
-    allowed=gates.POINT_TO_POINT,
+    contract=Contract(
+        in_place="output",
+        returned=False,
+        takes="any shape, also 0-dimensional; any root",
+        allowed=gates.POINT_TO_POINT,
+        sends="each piece travels once, from the root to its owner",
+    ),
 )

@@ -18,6 +18,7 @@ import torch.distributed as dist
 
 from course_lib.checks import compare, gates, reference
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.text import counted
 
@@ -206,6 +207,11 @@ EXERCISE = Exercise(
         """,
     ),
     passed="nobody waits, and every push is some steps late",
-    allowed=gates.POINT_TO_POINT,
+    contract=Contract(
+        in_place="values",
+        returned=False,
+        allowed=gates.POINT_TO_POINT,
+        sends="one message for each push, to the worker that it came from",
+    ),
     points=2,
 )

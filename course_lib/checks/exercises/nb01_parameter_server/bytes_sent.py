@@ -9,6 +9,7 @@ import random
 from typing import Any
 
 from course_lib.checks.answers import plain, shown
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, numbers
 
@@ -94,5 +95,7 @@ EXERCISE = Exercise(
         """,
     ),
     passed="a server's link grows with the workers, a ring's never exceeds twice the tensor",
-    allowed=frozenset(),
+    contract=Contract(
+        allowed=frozenset(),
+    ),
 )

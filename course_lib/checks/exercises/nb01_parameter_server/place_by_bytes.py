@@ -9,6 +9,7 @@ import random
 from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 # place_by_bytes
@@ -134,5 +135,7 @@ EXERCISE = Exercise(
         """,
     ),
     passed="even to the element, however huge one tensor is",
-    allowed=frozenset(),
+    contract=Contract(
+        allowed=frozenset(),
+    ),
 )

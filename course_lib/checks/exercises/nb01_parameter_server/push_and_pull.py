@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from course_lib.checks import compare, gates, reference
 from course_lib.checks.answers import plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 _NAN = float("nan")
@@ -140,5 +141,11 @@ EXERCISE = Exercise(
         """,
     ),
     passed="n gradients in and n copies out, the step of the whole batch",
-    allowed=gates.POINT_TO_POINT,
+    contract=Contract(
+        changes=("values",),
+        takes="rank 0 has no gradient and no share (None)",
+        allowed=gates.POINT_TO_POINT,
+        sends="each worker sends its gradient to rank 0, which sends the values to each worker; "
+        "nothing else travels",
+    ),
 )

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.text import counted
 
@@ -136,5 +137,7 @@ EXERCISE = Exercise(
         """,
     ),
     passed="a key goes to the next server up the ring, and the ring has no end",
-    allowed=frozenset(),
+    contract=Contract(
+        allowed=frozenset(),
+    ),
 )

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 
@@ -175,5 +176,8 @@ EXERCISE = Exercise(
         """,
     ),
     passed="what is sent and what is kept add up to all that has changed",
-    allowed=frozenset(),
+    contract=Contract(
+        changes=("unsent",),
+        allowed=frozenset(),
+    ),
 )

@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from course_lib.checks import compare, gates, reference
 from course_lib.checks.answers import plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.text import counted
 
@@ -202,6 +203,14 @@ EXERCISE = Exercise(
         """,
     ),
     passed="ten steps of the whole batch, to 1e-10, whatever the ranks started with",
-    allowed=gates.POINT_TO_POINT,
+    contract=Contract(
+        changes=("model",),
+        moves=("model",),
+        takes="rank 0's `batches` is a list of None; ranks start unequal; a frozen or unused "
+        "parameter has no gradient",
+        allowed=gates.POINT_TO_POINT,
+        sends="per step each worker sends every gradient to rank 0 once, and gets every parameter"
+        " once; once more at the start",
+    ),
     points=2,
 )

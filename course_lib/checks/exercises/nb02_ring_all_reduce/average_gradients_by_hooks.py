@@ -21,6 +21,7 @@ from torch.profiler import record_function
 
 from course_lib.checks import compare, reference
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._big_batch import (
@@ -217,6 +218,13 @@ EXERCISE = Exercise(
         """,
     ),
     passed="gradients as in one big batch, each on its way before backward has ended",
-    allowed=frozenset({"broadcast", "all_reduce"}),
+    contract=Contract(
+        changes=("model",),
+        takes="any model: parameters frozen, shared or unused, buffers of any dtype",
+        allowed=frozenset({"broadcast", "all_reduce"}),
+        sends="each gradient once, in an all-reduce of its own",
+        overlaps="each gradient leaves before the next one is ready, and only synchronize waits",
+        may=frozenset({"hooks"}),
+    ),
     points=2,
 )

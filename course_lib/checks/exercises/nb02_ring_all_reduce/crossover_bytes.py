@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 from course_lib.simulate import costs
@@ -106,5 +107,7 @@ EXERCISE = Exercise(
         """,
     ),
     passed="ring and tree take the same time at your size",
-    allowed=frozenset(),
+    contract=Contract(
+        allowed=frozenset(),
+    ),
 )

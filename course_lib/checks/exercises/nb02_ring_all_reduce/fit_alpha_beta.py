@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course_lib.checks.answers import kind_of, plain, shown
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, numbers
 from course_lib.simulate import costs
@@ -145,5 +146,7 @@ EXERCISE = Exercise(
         """,
     ),
     passed="the line with the least relative error",
-    allowed=frozenset(),
+    contract=Contract(
+        allowed=frozenset(),
+    ),
 )

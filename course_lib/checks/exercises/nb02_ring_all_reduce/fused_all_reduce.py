@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from course_lib.checks import compare, inputs, reference
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse_inputs
 from course_lib.text import counted
@@ -205,5 +206,12 @@ EXERCISE = Exercise(
         """,
     ),
     passed="no more all-reduces than buffers, and no byte too many",
-    allowed=frozenset({"all_reduce"}),
+    contract=Contract(
+        in_place="tensors",
+        takes="tensors of any shape and dtype, also none",
+        transposed=True,
+        allowed=frozenset({"all_reduce"}),
+        sends="no more of them than buffers, none larger than `buffer_bytes` but for a larger "
+        "tensor, and no byte more than the tensors have",
+    ),
 )

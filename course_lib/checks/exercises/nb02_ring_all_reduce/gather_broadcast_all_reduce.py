@@ -11,6 +11,7 @@ import torch
 
 from course_lib.checks import gates
 from course_lib.checks.answers import call_with_own_tensor
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._support import drawn, in_place, legible
@@ -73,5 +74,11 @@ EXERCISE = Exercise(
         """,
     ),
     passed="rank 0 receives n-1 tensors and sends n-1",
-    allowed=gates.POINT_TO_POINT,
+    contract=Contract(
+        in_place="tensor",
+        takes="any shape",
+        dtypes=("float32", "float64", "bfloat16", "int64"),
+        allowed=gates.POINT_TO_POINT,
+        sends="rank 0 receives n-1 tensors and sends n-1, every other rank one",
+    ),
 )

@@ -12,6 +12,7 @@ import torch
 
 from course_lib.checks import gates
 from course_lib.checks.answers import call_with_own_tensor
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._support import (
@@ -89,6 +90,15 @@ EXERCISE = Exercise(
         """,
     ),
     passed="2 log2(n) messages per rank, and no byte more than the ring",
-    allowed=gates.POINT_TO_POINT,
+    contract=Contract(
+        in_place="tensor",
+        takes="any shape and size; n is a power of two",
+        dtypes=("float32", "float64", "bfloat16", "int64"),
+        transposed=True,
+        groups=True,
+        allowed=gates.POINT_TO_POINT,
+        sends="each rank sends 2(n-1)/n of the tensor, which may be padded, in 2 log2(n) "
+        "messages, to the ranks r XOR 1, 2, 4, ...",
+    ),
     points=2,
 )

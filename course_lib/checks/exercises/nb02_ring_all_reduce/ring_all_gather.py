@@ -13,6 +13,7 @@ import torch
 
 from course_lib.checks import gates, reference
 from course_lib.checks.answers import call_with_own_tensor
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._support import (
@@ -85,5 +86,13 @@ EXERCISE = Exercise(
         """,
     ),
     passed="every rank sends exactly n-1 chunks, to its neighbour",
-    allowed=gates.POINT_TO_POINT,
+    contract=Contract(
+        anew=True,
+        takes="any shape; the result is flat",
+        dtypes=("float32", "float64", "bfloat16", "int64"),
+        transposed=True,
+        groups=True,
+        allowed=gates.POINT_TO_POINT,
+        sends="each rank sends n-1 chunks, to its neighbour in the ring",
+    ),
 )

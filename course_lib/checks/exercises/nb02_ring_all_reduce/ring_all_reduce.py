@@ -12,6 +12,7 @@ import torch
 
 from course_lib.checks import gates
 from course_lib.checks.answers import call_with_own_tensor
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._support import (
@@ -73,6 +74,15 @@ EXERCISE = Exercise(
         """,
     ),
     passed="every rank sends 2(n-1)/n of the tensor to its neighbour, and all hold the same bits",
-    allowed=gates.POINT_TO_POINT,
+    contract=Contract(
+        in_place="tensor",
+        takes="any shape and size",
+        dtypes=("float32", "float64", "bfloat16", "int64"),
+        transposed=True,
+        groups=True,
+        allowed=gates.POINT_TO_POINT,
+        sends="each rank sends 2(n-1)/n of the tensor, which may be padded, to its neighbour in "
+        "the ring",
+    ),
     points=2,
 )

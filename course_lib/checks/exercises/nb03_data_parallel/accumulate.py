@@ -17,6 +17,7 @@ from torch import nn
 from torch.profiler import record_function
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse
 from course_lib.checks.numbers import close, number
@@ -255,5 +256,9 @@ EXERCISE = Exercise(
         """,
     ),
     passed="the gradient of all microbatches, clipped by its own norm and sent once",
-    allowed=frozenset({"all_reduce"}),
+    contract=Contract(
+        changes=("ddp",),
+        allowed=frozenset({"all_reduce"}),
+        sends="every gradient once for all microbatches",
+    ),
 )

@@ -22,6 +22,7 @@ from torch.profiler import record_function
 
 from course_lib.checks import compare
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.observe import CommEvent
 from course_lib.text import counted
@@ -310,6 +311,13 @@ EXERCISE = Exercise(
         """,
     ),
     passed="the average in few buckets, in one order, on their way before backward has ended",
-    allowed=frozenset({"all_reduce"}),
+    contract=Contract(
+        changes=("model",),
+        takes="models that start equal; parameters frozen, shared or unused",
+        allowed=frozenset({"all_reduce"}),
+        sends="every gradient once, in buckets of at most `bucket_bytes`, but for a larger one",
+        overlaps="a bucket leaves when its last gradient is ready and those before it have left",
+        may=frozenset({"hooks"}),
+    ),
     points=3,
 )

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.text import counted
 
@@ -243,6 +244,9 @@ EXERCISE = Exercise(
         """,
     ),
     passed="all ranks agree, and what is ready first leaves first",
-    allowed=frozenset({"all_reduce", "all_gather", "broadcast"}),
+    contract=Contract(
+        any_order=False,
+        allowed=frozenset({"all_reduce", "all_gather", "broadcast"}),
+    ),
     points=2,
 )

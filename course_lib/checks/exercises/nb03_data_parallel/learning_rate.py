@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number, numbers
 
@@ -113,5 +114,7 @@ EXERCISE = Exercise(
         """,
     ),
     passed="linear scaling, reached by a warm-up in equal steps",
-    allowed=frozenset(),
+    contract=Contract(
+        allowed=frozenset(),
+    ),
 )

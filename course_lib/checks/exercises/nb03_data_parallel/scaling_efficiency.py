@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 
@@ -141,5 +142,7 @@ EXERCISE = Exercise(
         """,
     ),
     passed="what overlaps is free, and what is left after backward is not",
-    allowed=frozenset(),
+    contract=Contract(
+        allowed=frozenset(),
+    ),
 )

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import nn
 
 from course_lib.checks.answers import plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse
 from course_lib.text import counted
@@ -193,5 +194,10 @@ EXERCISE = Exercise(
         """,
     ),
     passed="every parameter and buffer is rank 0's, and travelled once",
-    allowed=frozenset({"broadcast"}),
+    contract=Contract(
+        changes=("model",),
+        takes="any model: parameters frozen or shared, buffers of any dtype",
+        allowed=frozenset({"broadcast"}),
+        sends="every parameter and buffer once",
+    ),
 )

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._linears import linear_cases
@@ -85,5 +86,9 @@ EXERCISE = Exercise(
         """,
     ),
     passed="each rank computes its N/t columns, and nothing is sent",
-    allowed=frozenset(),
+    contract=Contract(
+        takes="x (B, K), weight (N, K) and bias (N,), whole on every rank",
+        allowed=frozenset(),
+        holds="only the rank's own part is computed",
+    ),
 )

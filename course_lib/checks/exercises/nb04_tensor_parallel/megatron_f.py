@@ -10,11 +10,11 @@ from typing import Any
 
 import torch.distributed as dist
 
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._conjugates import conjugate_cases
 from ._support import (
-    ALL_REDUCE,
     BACKWARD,
     FORWARD,
     Exact,
@@ -82,5 +82,8 @@ EXERCISE = Exercise(
         """,
     ),
     passed="nothing forward, one all-reduce backward, and the residual keeps its own gradient",
-    allowed=ALL_REDUCE,
+    contract=Contract(
+        allowed=frozenset({"all_reduce"}),
+        sends="none forward, one of x's size backward",
+    ),
 )

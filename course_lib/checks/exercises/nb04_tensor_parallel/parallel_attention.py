@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.reference import added, gradient
 from course_lib.text import counted
@@ -163,6 +164,6 @@ EXERCISE = Exercise(
         """,
     ),
     passed="each rank attends with its own heads, one all-reduce each way",
-    allowed=ALL_REDUCE,
+    contract=Contract(allowed=ALL_REDUCE),
     points=2,
 )

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.reference import added, gradient
 from course_lib.text import counted
@@ -133,6 +134,6 @@ EXERCISE = Exercise(
         """,
     ),
     passed="one all-reduce forward, one backward, and every gradient is that of one process",
-    allowed=ALL_REDUCE,
+    contract=Contract(allowed=ALL_REDUCE),
     points=2,
 )

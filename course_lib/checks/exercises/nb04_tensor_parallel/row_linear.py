@@ -11,11 +11,11 @@ from typing import Any
 
 import torch.distributed as dist
 
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._linears import linear_cases
 from ._support import (
-    ALL_REDUCE,
     FORWARD,
     Exact,
     flops,
@@ -99,5 +99,10 @@ EXERCISE = Exercise(
         """,
     ),
     passed="one all-reduce adds the summands, the bias comes once",
-    allowed=ALL_REDUCE,
+    contract=Contract(
+        takes="x_part (B, K/t), weight (N, K) and bias (N,) whole on every rank",
+        allowed=frozenset({"all_reduce"}),
+        sends="one of the result's size",
+        holds="only the rank's own part is computed",
+    ),
 )

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 from course_lib.checks.answers import plain, shown
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, numbers
 
@@ -90,5 +91,5 @@ EXERCISE = Exercise(
         """,
     ),
     passed="(p-1)/(m+p-1) of all the time is (p-1)/m of the working time",
-    allowed=frozenset(),
+    contract=Contract(allowed=frozenset()),
 )

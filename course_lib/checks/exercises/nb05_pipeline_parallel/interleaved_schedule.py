@@ -7,6 +7,7 @@ interleaved_schedule(p, m, v) -> rows; rank r holds the stages r, r + p, ..., r 
 
 import random
 
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._clever_tables import too_much
@@ -79,6 +80,6 @@ EXERCISE = Exercise(
         """,
     ),
     passed="(m v + p - 1) steps of a small stage: the bubble is v times smaller",
-    allowed=frozenset(),
+    contract=Contract(allowed=frozenset()),
     points=2,
 )

@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import number
 
@@ -114,5 +115,5 @@ EXERCISE = Exercise(
         """,
     ),
     passed="activations are held from F to B, or to W",
-    allowed=frozenset(),
+    contract=Contract(allowed=frozenset()),
 )

@@ -11,6 +11,7 @@ import random
 from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.simulate.pipeline import Op
 
@@ -201,6 +202,6 @@ EXERCISE = Exercise(
         """,
     ),
     passed="GPipe gets through with sends that wait, and 1F1B does not",
-    allowed=frozenset(),
+    contract=Contract(allowed=frozenset()),
     points=2,
 )

@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from course_lib.checks import gates
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 
@@ -112,5 +113,5 @@ EXERCISE = Exercise(
         """,
     ),
     passed="one activation forward, one gradient back, the gradients of one process",
-    allowed=gates.POINT_TO_POINT,
+    contract=Contract(changes=("module",), allowed=gates.POINT_TO_POINT),
 )

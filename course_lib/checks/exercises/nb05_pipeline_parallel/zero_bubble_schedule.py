@@ -9,6 +9,7 @@ import itertools
 import random
 from collections.abc import Sequence
 
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._clever_tables import too_much
@@ -97,6 +98,6 @@ EXERCISE = Exercise(
         """,
     ),
     passed="a third of 1F1B's bubble, with no more than p microbatches held",
-    allowed=frozenset(),
+    contract=Contract(allowed=frozenset()),
     points=2,
 )

@@ -80,6 +80,17 @@ def wrong_state(case: Case, observation: Observation) -> Finding | None:
     return None
 
 
+def held(case: Case, gradients: bool) -> int:
+    """Bytes that may live between steps: this rank's n-th of the parameters and of the state.
+
+    gradients: the model's own, which whoever trains drops before the next backward.
+    """
+    sizes = sizes_of(case)
+    parts = 3 if case.data["kind"] == ADAM else 2
+    own = parts * sum(-(-size // case.world_size) for size in sizes)
+    return SIZE * (own + (sum(sizes) if gradients else 0))
+
+
 def wrong_traffic(case: Case, observation: Observation) -> Finding | None:
     """A reduce-scatter and an all-gather in each step: 2(n-1)/n of the model, and no more."""
     n, sizes = case.world_size, sizes_of(case)

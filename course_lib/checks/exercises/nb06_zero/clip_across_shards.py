@@ -16,6 +16,7 @@ from torch import nn
 
 from course_lib.checks import compare
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 from course_lib.checks.reference import Reference
@@ -209,6 +210,9 @@ EXERCISE = Exercise(
         """,
     ),
     passed="one norm on all ranks, every element counted once, for one number sent",
-    allowed=frozenset({"all_reduce", "all_gather", "reduce_scatter"}),
+    contract=Contract(
+        changes=("shards", "replicated"),
+        allowed=frozenset({"all_reduce", "all_gather", "reduce_scatter"}),
+    ),
     points=2,
 )

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import held_bytes
 from course_lib.checks.numbers import number
@@ -119,5 +120,5 @@ EXERCISE = Exercise(
         """,
     ),
     passed="every storage once, views and shared weights included",
-    allowed=frozenset(),
+    contract=Contract(allowed=frozenset()),
 )

@@ -18,6 +18,7 @@ from torch.profiler import record_function
 
 from course_lib.checks import compare, gates
 from course_lib.checks.answers import kind_of
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import exactly
 from course_lib.checks.reference import gradient, moved
@@ -257,6 +258,6 @@ EXERCISE = Exercise(
         """,
     ),
     passed="a layer takes its n-th at rest, all of it while gathered, and backward still works",
-    allowed=frozenset({"all_gather"}),
+    contract=Contract(moves=("layer",), allowed=frozenset({"all_gather"})),
     points=2,
 )

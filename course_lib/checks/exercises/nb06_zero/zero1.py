@@ -8,6 +8,7 @@ zero1(model, make_optimizer) -> step
 
 import random
 
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import (
     ADAM,
@@ -17,7 +18,7 @@ from course_lib.checks.exercises._training import (
     TINY,
 )
 
-from ._partitioned import ALLOWED, ALONE, CHOSEN, FEW, a_case, wrong_state, wrong_traffic
+from ._partitioned import ALLOWED, ALONE, CHOSEN, FEW, a_case, held, wrong_state, wrong_traffic
 from ._spying import (
     during_training,
     train_on_rank,
@@ -68,7 +69,16 @@ EXERCISE = Exercise(
         """,
     ),
     passed="the parameters of one process, an n-th of the state, and the traffic of an all-reduce",
-    allowed=ALLOWED,
+    contract=Contract(
+        changes=("model",),
+        takes="ranks that start unequal; a model with frozen and shared parameters",
+        allowed=ALLOWED,
+        sends="in a step 2(n-1)/n of the model, padded",
+        holds="between steps a rank holds, beside the model and its gradients, an n-th of the "
+        "parameters and of the optimizer's state, and no gradient of its own",
+        held=lambda case, rank: held(case, gradients=True),
+        may=frozenset({"hooks"}),
+    ),
     points=2,
     timeout=40,
 )

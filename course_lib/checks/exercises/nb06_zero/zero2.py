@@ -7,6 +7,7 @@ zero2(model, make_optimizer) -> step
 
 import random
 
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import (
     ADAM,
@@ -23,6 +24,7 @@ from ._partitioned import (
     FEW,
     SIZE,
     a_case,
+    held,
     sizes_of,
     wrong_state,
     wrong_traffic,
@@ -144,7 +146,16 @@ EXERCISE = Exercise(
         """,
     ),
     passed="every gradient is sent inside backward and freed there, for no more traffic",
-    allowed=ALLOWED,
+    contract=Contract(
+        changes=("model",),
+        takes="ranks that start equal; a model with frozen and shared parameters",
+        allowed=ALLOWED,
+        sends="in a step 2(n-1)/n of the model, padded",
+        holds="between steps a rank holds, beside the model, an n-th of the parameters and of the "
+        "optimizer's state, and no gradient",
+        held=lambda case, rank: held(case, gradients=False),
+        may=frozenset({"hooks"}),
+    ),
     points=2,
     timeout=40,
 )

@@ -10,6 +10,7 @@ import random
 from typing import Any
 
 from course_lib.checks.answers import plain, shown
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, numbers
 from course_lib.simulate import model_state_bytes, step_traffic_elements
@@ -123,5 +124,5 @@ EXERCISE = Exercise(
         """,
     ),
     passed="memory and traffic of all stages, at any number of ranks",
-    allowed=frozenset(),
+    contract=Contract(allowed=frozenset()),
 )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import number
 
@@ -109,5 +110,5 @@ EXERCISE = Exercise(
         """,
     ),
     passed="on 1 to 4 nodes, every byte counted once",
-    allowed=frozenset(),
+    contract=Contract(allowed=frozenset()),
 )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 _SHARE = 0.6
@@ -160,5 +161,5 @@ EXERCISE = Exercise(
         """,
     ),
     passed="the smallest replica that fits, tensor axis first, as Megatron-LM's rule has it",
-    allowed=frozenset(),
+    contract=Contract(allowed=frozenset()),
 )

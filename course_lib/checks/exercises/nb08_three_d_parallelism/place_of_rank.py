@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._axes import (
@@ -80,5 +81,5 @@ EXERCISE = Exercise(
         """,
     ),
     passed="every rank of 4 meshes has coordinates of its own",
-    allowed=frozenset(),
+    contract=Contract(allowed=frozenset()),
 )

@@ -1,0 +1,106 @@
+"""What an exercise promises, as data: stated once, shown in the lesson, and kept by laws.
+
+A contract says in which memory the result lies, which arguments may change, which tensors and
+groups may come, what may be sent and held. `Contract.text` is what a learner reads, and
+`course_lib.checks.laws` hold every answer to it. What `GENERAL` says is asked everywhere, and needs
+no word in a contract.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from course_lib.text import listed
+
+GENERAL = (
+    "Unless an exercise says otherwise, your function leaves its arguments as they were, can be "
+    "called again with other sizes, keeps nothing from one call to the next, and sends only what "
+    "its result is made of."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """What is promised. All fields are optional; what is not named is not asked, or is `GENERAL`.
+
+    in_place: the argument whose own memory holds the result afterwards, a tensor or a list of them.
+        It may be a view of a larger one, the rest of which stays as it is.
+    returned: whether that argument is returned as well.
+    changes: further arguments that may be written to, as a model that is trained.
+    moves: arguments whose tensors may come to lie in other memory (a layer that is cut up).
+    anew: whether what is returned is in memory of its own.
+    takes: which values may come, in words: "any shape; numel is a multiple of n".
+    dtypes: those of its tensors, as torch calls them.
+    transposed: whether tensors of two dimensions and more may come transposed, not contiguous.
+    groups: whether it may be called with a group of some of the ranks.
+    allowed: the operations that may be used (names as in `CommEvent.op`); None allows all.
+    sends: which bytes, messages and peers, in words; the numbers are the judge's.
+    holds: what may be held in memory, and when, in words.
+    overlaps: what must go on while something else does, in words.
+    any_order: whether the order of what is returned is free.
+    causal: whether every message must make a difference to some result (`laws.causal`).
+    held: the bytes that may live between calls, made by the answer, by case and rank (`laws.held`).
+    may: what may be left behind, of "hooks" (on its arguments), "groups", "threads", "files" and
+        "random" (the state of the generators).
+    """
+
+    in_place: str = ""
+    returned: bool = True
+    changes: tuple[str, ...] = ()
+    moves: tuple[str, ...] = ()
+    anew: bool = False
+    takes: str = ""
+    dtypes: tuple[str, ...] = ()
+    transposed: bool = False
+    groups: bool = False
+    allowed: frozenset[str] | None = None
+    sends: str = ""
+    holds: str = ""
+    overlaps: str = ""
+    any_order: bool = False
+    causal: bool = True
+    held: Callable[[Any, int], int] | None = None
+    may: frozenset[str] = frozenset()
+
+    @property
+    def text(self) -> str:
+        """A line or two for the statement of the exercise."""
+        parts = (self._result(), self._arguments(), self._messages(), self.holds, self.overlaps)
+        return " ".join(_sentence(part) for part in parts if part)
+
+    def _result(self) -> str:
+        order = "in any order" if self.any_order else ""
+        if self.in_place:
+            returned = " and is returned" if self.returned else ", and nothing is returned"
+            return f"in place: `{self.in_place}` itself holds the result{returned}"
+        changed = listed(f"`{name}`" for name in self.changes) if self.changes else ""
+        parts = [
+            "the result is new, in memory of its own" if self.anew else "",
+            f"may change {changed}" if changed else "",
+            order,
+        ]
+        return "; ".join(part for part in parts if part)
+
+    def _arguments(self) -> str:
+        parts = [
+            self.takes,
+            "also transposed" if self.transposed else "",
+            listed(self.dtypes) if self.dtypes else "",
+            "any group of ranks" if self.groups else "",
+        ]
+        return "; ".join(part for part in parts if part)
+
+    def _messages(self) -> str:
+        if self.allowed is None:
+            return self.sends
+        if not self.allowed:
+            return "nothing is sent"
+        only = f"only {listed(sorted(self.allowed, reverse=True))}"
+        return f"{only}: {self.sends}" if self.sends else only
+
+
+def _sentence(part: str) -> str:
+    """With a capital, unless it begins with a name of the code, and one full stop."""
+    word = part.split()[0]
+    begin = part if len(word) < 2 or "_" in word else part[0].upper() + part[1:]
+    return f"{begin.rstrip('.')}."

@@ -1,0 +1,105 @@
+"""A whole check: which jobs are run, in which order, and which failure is told.
+
+Cases of one world size go through the same ranks, one after the other and then once more with other
+data: that is fast, and shows what an answer keeps from call to call. Where that goes wrong, the
+cases are run again, each in ranks of its own, since the first that fails alone has the plainest
+story. If none does, the story is that the function cannot be called twice.
+
+How jobs are run is the caller's: in ranks of this kernel (`runner`), or in a sandbox.
+"""
+
+import contextlib
+import random
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+
+from .collecting import Job, Outcome
+from .exercise import Case, Exercise, Finding
+from .judging import judge_case, judge_trouble
+from .laws import all_laws
+from .verdict import Failure, Verdict
+
+Collect = Callable[[Sequence[Job]], Generator[Outcome, None, None]]
+"""Runs jobs and gives the outcome of each, in order, as far as the caller wants to have them."""
+
+
+def examine(exercise: Exercise, rng: random.Random, collect: Collect) -> Verdict:
+    """The verdict on the answer that `collect` runs, on the cases that `rng` draws."""
+    cases, again = exercise.cases(rng), exercise.cases(rng)
+    jobs = [*_together(exercise, cases, again), *_variations(exercise, rng)]
+    failed = _first_failure(jobs, collect)
+    if failed is None:
+        return Verdict(exercise, cases)
+    job, failure = failed
+    if job.exercise is exercise:
+        failure = _alone(exercise, cases, failure, collect) or failure
+    return Verdict(exercise, cases, failure)
+
+
+def _first_failure(jobs: Sequence[Job], collect: Collect) -> tuple[Job, Failure] | None:
+    with contextlib.closing(collect(jobs)) as outcomes:
+        for job, outcome in zip(jobs, outcomes, strict=False):
+            if failure := _failure(job, outcome):
+                return job, failure
+    return None
+
+
+def _together(exercise: Exercise, cases: list[Case], again: list[Case]) -> list[Job]:
+    laws = tuple(law for law in all_laws() if law.applies(exercise.contract))
+    sizes = dict.fromkeys(case.world_size for case in cases)
+    return [
+        Job(exercise, tuple(case for case in (*cases, *again) if case.world_size == n), laws)
+        for n in sizes
+    ]
+
+
+def _variations(exercise: Exercise, rng: random.Random) -> list[Job]:
+    return [
+        Job(varied, (case,), may_fail=law.may_fail)
+        for law in all_laws()
+        if law.variations and law.applies(exercise.contract)
+        for varied in law.variations(exercise)
+        for case in varied.cases(rng)
+    ]
+
+
+def _failure(job: Job, outcome: Outcome) -> Failure | None:
+    if outcome.trouble:
+        if job.may_fail:
+            return None
+        return Failure(job.cases[0], judge_trouble(job.cases[0], outcome.trouble), outcome)
+    worlds = [len(observation.values) for observation in outcome.observations]
+    if worlds != [job.world_size] * len(job.cases):  # a sandbox may send anything
+        return Failure(job.cases[0], Finding("what came back is not of this run"), outcome)
+    for case, observation in zip(job.cases, outcome.observations, strict=True):
+        if finding := judge_case(job.exercise, case, observation):
+            return Failure(case, finding, outcome)
+    return None
+
+
+def _alone(
+    exercise: Exercise, cases: list[Case], together: Failure, collect: Collect
+) -> Failure | None:
+    """The first case that fails in ranks of its own; else what they fail at together."""
+    kind = together.outcome.trouble.kind if together.outcome.trouble else ""
+    if kind in ("signature", "unattempted"):
+        return None
+    laws = tuple(law for law in all_laws() if law.applies(exercise.contract))
+    culprit = [] if any(case is together.case for case in cases) else [together.case]
+    jobs = [Job(exercise, (case,), laws) for case in (*cases, *culprit)]
+    if failed := _first_failure(jobs, collect):
+        return failed[1]
+    return replace(together, finding=_of_state(together))
+
+
+def _of_state(together: Failure) -> Finding:
+    finding = together.finding
+    if finding.likely.startswith("the result is right, but"):
+        return finding
+    why = f" ({finding.likely})" if finding.likely else ""
+    return replace(
+        finding,
+        likely="each case is right in ranks of its own, and this one goes wrong when the function "
+        "was called before in the same process: something is kept between calls, in a default "
+        f"argument, a global, a cache or a hook{why}",
+    )

@@ -1,0 +1,49 @@
+"""What a law is, and the call that it looks at."""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from course_lib.checks.contract import Contract
+from course_lib.checks.exercise import Breach, Exercise
+
+Watch = Generator[None, None, str | None]
+"""Notes, `yield`, looks; the string that it returns says what is wrong."""
+
+
+@dataclass
+class Call:
+    """One call of an answer, while it is under way.
+
+    arguments: by name; a law may put others in their place before the call.
+    returned: what came, from the first `yield` on.
+    number: how many calls this process had seen before.
+    again: calls the answer once more, with the arguments as they are now, and no law around it.
+    """
+
+    arguments: dict[str, Any]
+    contract: Contract
+    number: int
+    again: Callable[[], Any]
+    returned: Any = None
+
+
+@dataclass(frozen=True)
+class Law:
+    """Something that all answers to some exercises must hold.
+
+    watch: looks at each call on its rank (see the package).
+    variations: exercises to be passed besides, made of one to which the law applies.
+    applies: to which contracts; to all by default.
+    may_fail: whether ranks that come to no result in a variation have passed it.
+    order: laws of a smaller number stand further out.
+    """
+
+    watch: Callable[[Call], Watch] | None = None
+    variations: Callable[[Exercise], list[Exercise]] | None = None
+    applies: Callable[[Contract], bool] = field(default=lambda contract: True)
+    order: int = 0
+    may_fail: bool = False
+
+
+__all__ = ["Breach", "Call", "Law", "Watch"]

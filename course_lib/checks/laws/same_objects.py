@@ -1,0 +1,67 @@
+"""Tensors stay the objects that they were, in the memory that they had.
+
+An optimizer, a view or a captured graph knows a parameter by its memory. `p.data = other` and
+`tensor.set_(...)` look right to whoever holds the same object, and to nobody else.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from ._law import Call, Law, Watch
+from ._snapshot import tensors
+
+
+def watch(call: Call) -> Watch:
+    arguments = {n: v for n, v in call.arguments.items() if n not in call.contract.moves}
+    before = {name: _noted(value) for name, value in arguments.items()}
+    yield
+    if found := _moved(before, arguments):
+        return found
+    yield
+    return _moved(before, arguments)
+
+
+def _noted(value: Any) -> dict[str, Any]:
+    noted: dict[str, Any] = {name: _of(tensor) for name, tensor in tensors(value)}
+    if isinstance(value, nn.Module):
+        noted["its state_dict's keys"] = list(value.state_dict())
+        noted["its mode (train or eval)"] = [module.training for module in value.modules()]
+    return noted
+
+
+def _of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    layout = (tensor.storage_offset(), tensor.stride(), tensor.shape)
+    return (id(tensor), tensor.untyped_storage()._cdata, *layout, tensor.requires_grad)
+
+
+def _moved(before: dict[str, dict[str, Any]], arguments: dict[str, Any]) -> str | None:
+    for argument, value in arguments.items():
+        noted = before[argument]
+        now = _noted(value)
+        for name in {**noted, **now}:
+            if noted.get(name) == now.get(name):
+                continue
+            title = f"`{argument}{name}`" if name.startswith((".", "[")) or not name else name
+            return _told(title, noted.get(name), now.get(name))
+    return None
+
+
+def _told(title: str, before: Any, now: Any) -> str:
+    if not isinstance(before, tuple) or not isinstance(now, tuple):
+        return f"{title}: not what it was before the call ({before} before, {now} after)"
+    if before[0] != now[0]:
+        return (
+            f"{title} is another tensor than before the call: others hold the old one, so write "
+            "into it with copy_"
+        )
+    if before[-1] != now[-1]:
+        return f"{title}: requires_grad was {before[-1]} and is {now[-1]} after the call"
+    return (
+        f"{title} lies in other memory than before the call (by .data = or set_), and whoever "
+        "holds the old one, as a view does, sees nothing of the result: write with copy_"
+    )
+
+
+LAW = Law(watch)

@@ -1,0 +1,39 @@
+"""Settings of the process, and the states of the random generators, are as before."""
+
+import os
+import random
+from typing import Any
+
+import torch
+
+from ._law import Call, Law, Watch
+
+
+def watch(call: Call) -> Watch:
+    random_too = "random" not in call.contract.may
+    before = _settings(random_too)
+    yield
+    now = _settings(random_too)
+    changed = [name for name in before if before[name] != now[name]]
+    if changed:
+        return (
+            f"after the call {changed[0]} is another than before, and what comes next in the "
+            "program gets it: put it back"
+        )
+    return None
+
+
+def _settings(random_too: bool) -> dict[str, Any]:
+    found = {
+        "torch.is_grad_enabled()": torch.is_grad_enabled(),
+        "torch's default dtype": torch.get_default_dtype(),
+        "torch's number of threads": torch.get_num_threads(),
+        "the working directory": os.getcwd(),
+    }
+    if random_too:
+        found["the state of torch's random generator"] = torch.get_rng_state().tolist()
+        found["the state of Python's random generator"] = random.getstate()
+    return found
+
+
+LAW = Law(watch)

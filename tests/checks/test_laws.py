@@ -1,0 +1,301 @@
+"""Each law rejects an answer that breaks it and nothing else, and lets the right ones pass."""
+
+import random
+import threading
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.profiler import record_function
+
+from course_lib.checks import reference
+from course_lib.checks.answers import call_with_own_tensor, plain
+from course_lib.checks.compare import mismatch
+from course_lib.checks.contract import Contract
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.inputs import spread
+from course_lib.checks.laws import all_laws
+from course_lib.checks.runner import run_check
+
+HINTS = ("one", "two", "three")
+
+
+def rejection(exercise: Exercise, answer: Any) -> str:
+    """What the check says to `answer`, on one line; "" if it passes."""
+    verdict = run_check(exercise, answer, random.Random(1))
+    return "" if verdict.passed else " ".join(str(verdict).split())
+
+
+def exercise(signature: str, cases: Any, on_rank: Any, judge: Any, contract: Contract) -> Exercise:
+    return Exercise(
+        "nb00_ranks.neighbours", signature, cases, on_rank, judge, HINTS, "it is", contract
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# A sum in place, on several ranks
+# --------------------------------------------------------------------------------------------------
+
+
+def two_shapes(rng: random.Random) -> list[Case]:
+    return [
+        Case(2, f"two tensors of shape {shape}", {"inputs": spread(rng, 2, shape)})
+        for shape in ((2, 3), (4, 2))
+    ]
+
+
+def is_the_sum(case: Case, observation: Observation) -> Finding | None:
+    want = reference.total(dict(enumerate(case.data["inputs"])))
+    found = (mismatch(call.argument, want, rank) for rank, call in enumerate(observation.values))
+    return next(filter(None, found), None)
+
+
+IN_PLACE = Contract(in_place="tensor", transposed=True)
+SUM = exercise("(tensor)", two_shapes, call_with_own_tensor, is_the_sum, IN_PLACE)
+
+
+def summed(tensor):
+    part = tensor.contiguous()
+    dist.all_reduce(part)
+    return tensor.copy_(part)
+
+
+def summed_in_other_memory(tensor):
+    part = tensor.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(part)
+    tensor.data = part
+    return tensor
+
+
+def summed_beyond_the_view(tensor):
+    storage = torch.empty(0).set_(tensor.untyped_storage())
+    storage[:1] = 0
+    return summed(tensor)
+
+
+def summed_if_contiguous(tensor):
+    part = tensor.view(-1).clone()
+    dist.all_reduce(part)
+    return tensor.copy_(part.view(tensor.shape))
+
+
+def summed_in_a_group_of_its_own(tensor):
+    part = tensor.contiguous()
+    dist.all_reduce(part, group=dist.new_group())
+    return tensor.copy_(part)
+
+
+def summed_and_a_thread_stays(tensor):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    return summed(tensor)
+
+
+def summed_with_a_seed(tensor):
+    torch.manual_seed(0)
+    return summed(tensor)
+
+
+def summed_without_gradients(tensor):
+    torch.set_grad_enabled(False)
+    return summed(tensor)
+
+
+def summed_once(tensor, done=[]):  # noqa: B006
+    if not done:
+        summed(tensor)
+    done.append(tensor)
+    return tensor
+
+
+def sent_for_show(tensor):
+    """The data goes by the store of the group; the message is only there to be counted."""
+    sent_for_show.count = getattr(sent_for_show, "count", 0) + 1
+    store, me = dist.distributed_c10d._get_default_store(), dist.get_rank()
+    store.set(f"{sent_for_show.count}/{me}", ",".join(map(repr, tensor.flatten().tolist())))
+    dist.all_reduce(torch.ones(tensor.numel()))
+    other = store.get(f"{sent_for_show.count}/{1 - me}").decode().split(",")
+    return tensor.add_(torch.tensor([float(number) for number in other]).view(tensor.shape))
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (summed_in_other_memory, "this is still the rank's own input"),
+        (summed_beyond_the_view, "elements outside of the view have changed"),
+        (summed_if_contiguous, "view size is not compatible"),
+        (summed_in_a_group_of_its_own, "1 more process groups than before the call"),
+        (summed_and_a_thread_stays, "1 more threads than before the call"),
+        (summed_with_a_seed, "the state of torch's random generator is another than before"),
+        (summed_without_gradients, "torch.is_grad_enabled() is another than before"),
+        (summed_once, "was called before in the same process"),
+        (sent_for_show, "makes no difference to any rank's result"),
+    ],
+)
+def test_a_sum_in_place_that_breaks_a_law(answer, says):
+    assert says in rejection(SUM, answer)
+
+
+def test_a_sum_in_place_that_breaks_none():
+    assert rejection(SUM, summed) == ""
+
+
+# --------------------------------------------------------------------------------------------------
+# A result of its own
+# --------------------------------------------------------------------------------------------------
+
+
+def doubles(answer, case: Case) -> Any:
+    return plain(answer(case.data["inputs"][0], list(case.data["factors"])))
+
+
+def factors(rng: random.Random) -> list[Case]:
+    case = {"inputs": spread(rng, 1, 3, torch.float64), "factors": [2, rng.randrange(3, 9)]}
+    return [Case(1, "three numbers and two factors", case)]
+
+
+def is_the_product(case: Case, observation: Observation) -> Finding | None:
+    (value,) = case.data["inputs"]
+    want = reference.moved(value * case.data["factors"][0] * case.data["factors"][1])
+    return mismatch(observation.values[0], want, 0)
+
+
+PURE = Contract(anew=True, allowed=frozenset())
+PRODUCT = exercise("(tensor, factors)", factors, doubles, is_the_product, PURE)
+
+
+def product(tensor, factors):
+    return tensor * factors[0] * factors[1]
+
+
+def product_eats_its_argument(tensor, factors):
+    return tensor * factors.pop(0) * factors.pop(0)
+
+
+def product_in_a_kept_buffer(tensor, factors, kept={}):  # noqa: B006
+    out = kept.setdefault("out", torch.empty_like(tensor))
+    return out.copy_(product(tensor, factors))
+
+
+def product_the_first_time(tensor, factors, seen=[]):  # noqa: B006
+    seen.append((tensor, factors))
+    again = any(t is tensor for t, _ in seen[:-1])
+    return tensor if again else product(tensor, factors)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (product_eats_its_argument, "the argument `factors` is not what it was before the call"),
+        (product_in_a_kept_buffer, "what the function returned has changed while it was called"),
+        (product_the_first_time, "a second call with the very same arguments gives something else"),
+    ],
+)
+def test_a_result_that_breaks_a_law(answer, says):
+    assert says in rejection(PRODUCT, answer)
+
+
+def test_a_result_that_breaks_none():
+    assert rejection(PRODUCT, product) == ""
+
+
+# --------------------------------------------------------------------------------------------------
+# A model, and a function to be called after each backward
+# --------------------------------------------------------------------------------------------------
+
+
+def steps(rng: random.Random) -> list[Case]:
+    generator = torch.Generator().manual_seed(rng.getrandbits(32))
+    return [Case(1, "two steps", {"x": torch.randn(2, 3, 4, generator=generator)})]
+
+
+def trained(answer, case: Case) -> Any:
+    model = nn.Linear(4, 4, bias=False)
+    nn.init.ones_(model.weight)
+    step = answer(model)
+    for x in case.data["x"]:
+        model.zero_grad()
+        loss = model(x).sum()
+        with record_function("check: backward"):
+            loss.backward()
+        step()
+    return plain(model.weight)
+
+
+def has_descended(case: Case, observation: Observation) -> Finding | None:
+    want = 1 - case.data["x"].sum((0, 1)).expand(4, 4)
+    slack = torch.full_like(want, 1e-4).double()
+    return mismatch(observation.values[0], reference.Reference(want.double(), slack, want.dtype), 0)
+
+
+TRAINED = Contract(changes=("model",), allowed=frozenset(), held=lambda case, rank: 0)
+DESCENT = exercise("(model)", steps, trained, has_descended, TRAINED)
+
+
+def descent(model):
+    def step():
+        with torch.no_grad():
+            model.weight -= model.weight.grad
+        model.weight.grad = None
+
+    return step
+
+
+def descent_by_data(model):
+    def step():
+        model.weight.data = model.weight.data - model.weight.grad
+        model.weight.grad = None
+
+    return step
+
+
+def descent_with_another_parameter(model):
+    model.weight = nn.Parameter(model.weight.detach().clone())
+    return descent(model)
+
+
+def descent_in_eval_mode(model):
+    model.eval()
+    return descent(model)
+
+
+def descent_with_a_hook(model):
+    model.weight.register_post_accumulate_grad_hook(lambda parameter: None)
+    return descent(model)
+
+
+def descent_that_keeps_gradients(model):
+    kept, step = [], descent(model)
+
+    def keep_and_step():
+        kept[:] = [model.weight.grad * 1, model.weight.grad * 2]
+        step()
+
+    return keep_and_step
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (descent_by_data, "`model.weight` lies in other memory than before the call"),
+        (descent_with_another_parameter, "`model.weight` is another tensor than before the call"),
+        (descent_in_eval_mode, "its mode (train or eval)"),
+        (descent_with_a_hook, "1 more hooks than before the call"),
+        (descent_that_keeps_gradients, "between calls more is kept in memory than is due"),
+    ],
+)
+def test_training_that_breaks_a_law(answer, says):
+    assert says in rejection(DESCENT, answer)
+
+
+def test_training_that_breaks_none():
+    assert rejection(DESCENT, descent) == ""
+
+
+def test_every_law_says_what_it_demands():
+    for law in all_laws():
+        assert law.watch or law.variations
+        module = __import__((law.watch or law.variations).__module__, fromlist=["LAW"])
+        assert module.LAW is law
+        assert len(module.__doc__.split()) > 10
