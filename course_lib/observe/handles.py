@@ -87,9 +87,9 @@ class Handles:
 
     # -----------------------------------------------------------------------------------------
 
-    def expect(self, event: CommEvent, work: Work | None, call: Call) -> None:
-        """`event` is under way, and `work` is its handle."""
-        written = [t for ts in call.writes.values() for t in ts] if self.arrived else []
+    def expect(self, event: CommEvent, work: Work | None, call: Call | None = None) -> None:
+        """`event` is under way, and `work` is its handle; `call` knows what it writes."""
+        written = [t for ts in call.writes.values() for t in ts] if call and self.arrived else []
         if work is None:  # the call itself has waited
             self._journal.wait(event.n, event.issued)
             self._journal.done(event.n, time.monotonic())
