@@ -47,9 +47,10 @@ site: .venv/ready-dev ## write the lessons as web pages, without answers, into b
 zoo: .venv/ready-dev ## show how many known wrong answers each check rejects
 	@$(RUN) -m course_lib.checks
 
-lint: .venv/ready-dev ## check style
+lint: .venv/ready-dev ## check style and types
 	@$(RUN) -m ruff check --quiet .
 	@$(RUN) -m ruff format --quiet --check .
+	@$(RUN) -m mypy --no-error-summary
 
 format: .venv/ready-dev ## put the style right
 	@$(RUN) -m ruff check --quiet --fix .

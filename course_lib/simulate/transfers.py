@@ -29,9 +29,15 @@ class Event(Protocol):
 class Recording(Protocol):
     """What is read of a trace (`observe.Trace` has it)."""
 
-    world_size: int
-    events: Sequence[Event]
-    compute: Sequence[Any]  # of `programs.Computed`
+    @property
+    def world_size(self) -> int: ...
+
+    @property
+    def events(self) -> Sequence[Event]: ...
+
+    @property
+    def compute(self) -> Sequence[Any]:
+        """Of `programs.Computed`."""
 
     def match(self) -> Any:
         """An `observe.Matching`: pairs and groups of events, and those left over."""
