@@ -111,3 +111,7 @@ def _summary(what: str, errors: Sequence[float]) -> list[str]:
     most = max(map(abs, errors))
     mean = root_mean_square(errors)
     return [f"{len(errors)} {what}: {mean:.1%} off (root mean square), {most:.1%} at most"]
+
+
+if __name__ == "__main__":
+    print(error_table())

@@ -1,6 +1,7 @@
 """The planner against runs that were published; its errors are stated, not hidden."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -156,6 +157,11 @@ def test_llama_3_is_planned_on_its_own_mesh():
     assert LLAMA_3_405B.global_batch * 8192 == pytest.approx(16.8e6, rel=0.01)
     assert LLAMA_3_405B.model.parameters == pytest.approx(405e9, rel=0.01)
     assert abs(100 * 430e12 / 989e12 - 43) < 1
+
+
+def test_the_docs_show_the_table():
+    docs = Path(__file__).parents[2] / "docs" / "planner.md"
+    assert error_table() in docs.read_text()
 
 
 def test_every_row_shows_its_error():

@@ -59,8 +59,8 @@ def _on_rank(answer: Callable, case: Case) -> Any:
 def _judge(case: Case, observation: Observation) -> Finding | None:
     priced: Priced = []
     for asked, value in zip(case.data["asked"], observation.values[0], strict=True):
-        pair = [number(each) for each in value] if isinstance(value, (tuple, list)) else []
-        if len(pair) != 2 or not all(each and 0 < each < math.inf for each in pair):
+        pair = [number(each) or 0.0 for each in value] if isinstance(value, tuple | list) else []
+        if len(pair) != 2 or not all(0 < each < math.inf for each in pair):
             return Finding(
                 "the answer is two numbers above 0, bytes and seconds",
                 input=_shown(asked[2]),
@@ -132,7 +132,10 @@ def _why_slow(case: Case, priced: Priced) -> str:
     mistakes = {
         wrong: _distance(
             [seconds for _, seconds in priced],
-            [_pricing.seconds(*asked, wrong) for asked in case.data["asked"]],
+            [
+                _pricing.seconds(model, cluster, way, wrong)
+                for model, cluster, way in case.data["asked"]
+            ],
         )
         for wrong in ("", *_pricing.TIME)
     }
