@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import number
 from course_lib.simulate import contest
@@ -195,5 +196,5 @@ EXERCISE = Exercise(
         """,
     ),
     passed="it ranks plans as the library does, and tells ZeRO-3's slow runs from the fast ones",
-    allowed=frozenset(),
+    contract=Contract(allowed=frozenset()),
 )
