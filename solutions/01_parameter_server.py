@@ -970,8 +970,8 @@ for threshold in (0.0, 0.001, 0.003):
 # - Ho et al. 2013, *More Effective Distributed ML via a Stale Synchronous Parallel Parameter
 #   Server* (NIPS).
 # - Dean et al. 2012, *Large Scale Distributed Deep Networks* (NIPS): DistBelief and Downpour SGD.
-# - Niu et al. 2011, *Hogwild!* (arXiv 1106.5730): the same idea without locks, in one machine's
-#   memory, where updates are sparse.
+# - Niu et al. 2011, *Hogwild!* ([arXiv 1106.5730](https://arxiv.org/abs/1106.5730)): the same idea
+#   without locks, in one machine's memory, where updates are sparse.
 # - `course_lib/techniques/parameter_server/`: all of this lesson as one system, to be read in the
 #   order that its first page gives.
 #

@@ -958,7 +958,11 @@ for rank, (whole, summed) in enumerate(run_ranks(two_halves, 2)):
 # rank but is used for other tokens on each: its gradient must still be complete.
 #
 # **Predict.** If you gather first and normalise afterwards, the numbers are the same. What is not?
-# (The answer is below the check.)
+
+# %%
+### BEGIN SOLUTION
+guess_gathered_first = "the memory, and the work of the norm"
+### END SOLUTION
 
 
 # %% exercise="sequence_parallel_mlp"
@@ -1008,7 +1012,13 @@ def sequence_parallel_mlp(x, gain, up, down):
 check(sequence_parallel_mlp)
 
 # %% [markdown]
-# <details><summary>Answer to the prediction</summary>
+
+
+# %%
+print("your guess, of what changes if one gathers first:", guessed(guess_gathered_first))
+
+# %% [markdown]
+# <details><summary>Answer</summary>
 #
 # The norm. Gathered first, every rank would normalise all $T$ tokens, work done $t$ times, and
 # autograd would keep all $T$ of them for the norm on every rank: the memory that sequence

@@ -51,7 +51,7 @@ def _not_a_tensor(got: Any, want: Reference, rank: int) -> Finding | None:
     if got.shape != want.value.shape:
         return Finding("the shape is wrong", rank, expected=expected, got=has)
     if got.dtype != want.dtype:
-        likely = "the dtype is wrong: it is to be the one that came in"
+        likely = "the dtype is wrong: give back the dtype that came in"
         return Finding(likely, rank, expected=expected, got=has)
     return None
 

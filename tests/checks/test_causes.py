@@ -35,7 +35,7 @@ def likely(got, want=SUM, rank=0, lookalikes=None) -> str:
             "the part of rank 0 is missing, and the part of rank 2 is counted twice",
         ),
         (SUM.value.view(2, 3), "the shape is wrong"),
-        (SUM.value.double(), "the dtype is wrong: it is to be the one that came in"),
+        (SUM.value.double(), "the dtype is wrong: give back the dtype that came in"),
         (SUM.value + 7, "the values differ"),
     ],
 )

@@ -36,7 +36,7 @@ def no_data_axis(loss, groups):
     return sum_over(0.0 if loss is None else loss, groups["pipeline"])
 
 
-@wrong(says="the loss is to be known on every rank")
+@wrong(says="the loss must be known on every rank")
 def last_stage_alone(loss, groups):
     if loss is None:
         return None

@@ -171,7 +171,7 @@ def _unused(got: dict[str, Any], data: dict[str, Any], rank: int) -> Finding | N
     for name in unused_names(data):
         if got[name] is not None and got[name].any():
             return Finding(
-                f"gradient of {name!r}: nobody used this layer, so it is to be None or zeros: is "
+                f"gradient of {name!r}: nobody used this layer, which leaves None or zeros: is "
                 "the buffer sent with what was in it before?",
                 rank,
             )

@@ -110,7 +110,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         got = seen["output"]
         if t > 1 and isinstance(got, torch.Tensor) and got.shape == x.shape:
             return Finding(
-                "all tokens come out, and each rank is to keep its own: reduce-scatter in place of "
+                "all tokens come out, but each rank needs only its own: reduce-scatter instead of "
                 "the all-reduce",
                 rank,
                 expected=f"a tensor of shape {tuple(parts(x, t, 0)[rank].shape)}",

@@ -46,8 +46,8 @@ def _judge_zero_bubble(case: Case, observation: Observation) -> Finding | None:
         likely = "it can run, but stands idle more than it has to"
         if all(_follows(row) for row in table):
             likely = (
-                "every W follows its I at once, which is a B again: the stage before waits for I "
-                "alone, so do W later, where the stage would stand idle"
+                "every W follows its I at once, which is a B again: the stage before only waits "
+                "for I, so do W later, where the stage would stand idle"
             )
         elif all(row[-m].kind == "W" for row in table):
             likely += (

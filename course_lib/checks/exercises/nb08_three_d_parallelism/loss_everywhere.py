@@ -67,7 +67,7 @@ def _loss_cause(
     if got is None:
         stage = "not on the last stage" if at["pipeline"] < sizes["pipeline"] - 1 else "there"
         return (
-            f"this rank ({stage}) returned {kind_of(answered)}: the loss is to be known on every "
+            f"this rank ({stage}) returned {kind_of(answered)}: the loss must be known on every "
             "rank"
         )
     total, mean, data = sum(losses), sum(losses) / len(losses), sizes["data"]

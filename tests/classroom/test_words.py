@@ -1,0 +1,77 @@
+"""What every lesson keeps to: docs/style.md, as far as a test can tell."""
+
+import re
+
+import pytest
+
+from course_lib.checks.registry import all_exercises
+from course_lib.classroom.course import Course
+
+BESIDE = 3  # cells: how far behind "Predict" the cell to write into may stand
+
+
+@pytest.fixture(scope="module")
+def lessons(root):
+    return Course(root, all_exercises()).lessons
+
+
+def texts(lesson):
+    return [cell.source for cell in lesson.cells if cell.kind == "markdown"]
+
+
+def test_a_prediction_has_a_cell_to_write_into(lessons):
+    missing = []
+    for name, lesson in lessons.items():
+        for at, cell in enumerate(lesson.cells):
+            if cell.kind == "markdown" and "**Predict.**" in cell.source:
+                behind = [other.kind for other in lesson.cells[at + 1 : at + 1 + BESIDE]]
+                if "prediction" not in behind:
+                    missing.append((name, cell.source[cell.source.index("**Predict") :][:60]))
+    assert missing == []
+
+
+def test_every_guess_is_printed_beside_what_came_out(lessons):
+    for name, lesson in lessons.items():
+        written = {
+            guess
+            for cell in lesson.cells
+            if cell.kind == "prediction"
+            for guess in re.findall(r"^(guess_\w+) =", cell.source, re.M)
+        }
+        code = "\n".join(cell.source for cell in lesson.cells if cell.kind == "code")
+        printed = set(re.findall(r"guess_\w+", " ".join(re.findall(r"guessed\([^)]*\)", code))))
+        assert written == printed, name
+
+
+def test_an_exploration_has_answers(lessons):
+    for name, lesson in lessons.items():
+        for at, cell in enumerate(lesson.cells):
+            if cell.kind == "markdown" and "**Explore.**" in cell.source:
+                if "?" not in cell.source.split("**Explore.**")[1].split("\n\n")[0]:
+                    continue
+                near = "".join(c.source for c in lesson.cells[at : at + 3])
+                assert "<details>" in near, (name, cell.source[:60])
+
+
+def test_every_exercise_says_how_hard_it_is_and_how_long_it_takes(lessons):
+    for name, lesson in lessons.items():
+        said = "\n".join(texts(lesson))
+        for exercise in lesson.named("answer"):
+            pattern = rf"^##+ .*`{exercise}` \(●{{1,3}} \d+ minutes\)$"
+            assert re.search(pattern, said, re.M), (name, exercise)
+
+
+def test_papers_are_links(lessons):
+    for name, lesson in lessons.items():
+        for text in texts(lesson):
+            assert not re.search(r"(?<!\[)arXiv \d{4}\.\d{4,5}", text), name
+
+
+def test_no_line_turns_into_a_list_by_accident(lessons):
+    for name, lesson in lessons.items():
+        for text in texts(lesson):
+            prose = re.sub(r"(?s)```.*?```|\$\$.*?\$\$", "", text)
+            for before, line in zip(prose.split("\n"), prose.split("\n")[1:], strict=False):
+                starts = re.match(r"[+*-] ", line)
+                listed = not before.strip() or re.match(r"\s*([*-]|\d+\.) |\s{2,}\S", before)
+                assert not starts or listed, (name, line)
