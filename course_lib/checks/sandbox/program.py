@@ -4,7 +4,11 @@ A notebook's cells share one namespace, and so do the pieces. A cell that raises
 defined what stands above, there as here.
 """
 
+import __future__
+
+import ast
 import linecache
+import re
 import sys
 import traceback
 import types
@@ -34,10 +38,29 @@ class Undefined(Exception):
     """The pieces do not define a function of the name; the message says why."""
 
 
+_UNREAD_ANNOTATIONS = __future__.annotations.compiler_flag
+_MAGIC = re.compile(r"\s*[%!?]|.*\?\s*$")
+_MAGIC_RESULT = re.compile(r"(\s*[\w., ]+=\s*)[%!].*")
+
+
 def without_magics(source: str) -> str:
-    """The source with IPython's `%` and `!` lines left empty, so that line numbers stay."""
+    """The source without IPython's own lines (`%time`, `!ls`, `f?`), line numbers kept.
+
+    What is Python as it stands stays as it is, a text with such a line in it included.
+    """
+    if _is_python(source):
+        return source
     lines = source.split("\n")
-    return "\n".join("" if line.startswith(("%", "!")) else line for line in lines)
+    plain = [_MAGIC_RESULT.sub(r"\1None", line) for line in lines]
+    return "\n".join(re.sub(r"\S.*", "pass", x) if _MAGIC.match(x) else x for x in plain)
+
+
+def _is_python(source: str) -> bool:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def keep_lines(program: Program) -> None:
@@ -54,7 +77,9 @@ def define(program: Program) -> Callable:
     troubles = []
     for piece in program.pieces:
         try:
-            exec(compile(piece.source, piece.file, "exec"), namespace)
+            # Annotations are not looked up: they may use names that only the notebook has.
+            code = compile(piece.source, piece.file, "exec", _UNREAD_ANNOTATIONS, True)
+            exec(code, namespace)
         except BaseException as problem:  # SystemExit ends a cell, and not the check
             troubles.append(_sentence(problem, piece))
     found = namespace.get(program.name)

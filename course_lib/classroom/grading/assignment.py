@@ -26,7 +26,7 @@ _DEFINITIONS = (
 
 
 class Addition(NamedTuple):
-    """The text of a code cell that the student added, and the place of the given one above it."""
+    """The text of a code cell that the student wrote, and the place of the given one above it."""
 
     after: int
     source: str
@@ -111,12 +111,16 @@ def assemble(
         for name in sorted(_names(part.source).needed):
             found = _last(name, given, before=part.place if part.given else (own, 0))
             if found is None and not hasattr(builtins, name):
-                found = _last(name, added, before=(len(assignment.cells), 0))
+                end = (len(assignment.cells), 0)
+                # A notebook's cells share their names, whatever their order.
+                found = _last(name, added, before=end) or _last(name, given, before=end)
                 if found and found.place not in kept:
-                    notes.append(f"{name} is defined in a cell of its own, which is used as well")
+                    notes.append(f"{name} is defined in another cell, which is used as well")
             if found and found.place not in kept:
                 kept[found.place] = found
                 waiting.append(found)
+    stars = [part for part in added if _imports_all(part.source)]
+    kept |= {part.place: part for part in stars}
     parts = [kept[place] for place in sorted(kept) if place != target.place]
     pieces = [Piece(part.file, part.source) for part in (*parts, target)]
     stubs = {(place, 0): assignment.cells[place] for place in assignment.answers.values()}
@@ -153,6 +157,12 @@ def _definitions(cell: str) -> list[str]:
         return [s for s in found if isinstance(ast.parse(s).body[0], _DEFINITIONS)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
+
+
+def _imports_all(source: str) -> bool:
+    """Whether it is `from somewhere import *`, by which any name may come."""
+    node = ast.parse(source).body[0]
+    return isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
 
 
 def _last(name: str, parts: list[_Part], before: tuple[int, int]) -> _Part | None:

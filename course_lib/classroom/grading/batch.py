@@ -12,7 +12,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from nbformat import NotebookNode
@@ -29,7 +29,7 @@ from .assignment import (
     read_assignment,
 )
 from .submissions import Found, Submission, collect
-from .transplant import Answers, Unreadable, read_cells, take_answers
+from .transplant import Answers, Unreadable, read_cells, read_script, take_answers
 
 PASSED, FAILED, UNTOUCHED, MISSING = "passed", "failed", "not attempted", "missing"
 _LIBRARY = Path(__file__).resolve().parents[2]
@@ -37,7 +37,10 @@ _LIBRARY = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Result:
-    """What a student has for one exercise. `message`: what was wrong, with a counter-example."""
+    """What a student has for one exercise.
+
+    message: what was wrong, with a counter-example. flag: why a person should look at it.
+    """
 
     lesson: str
     exercise: str
@@ -46,6 +49,7 @@ class Result:
     maximum: float
     message: str = ""
     notes: tuple[str, ...] = ()
+    flag: str = ""
 
 
 @dataclass
@@ -157,17 +161,22 @@ class _Taken:
         found: dict[str, list[tuple[Found, Answers]]] = {}
         for notebook in submission.notebooks:
             try:
-                cells = read_cells(notebook.content)
+                read = read_script if notebook.script else read_cells
+                cells = read(notebook.content)
             except Unreadable as problem:
                 self.odd.append((notebook.path, str(problem), notebook.content))
                 if lesson := _by_name(notebook.stem, assignments):
                     self.broken[lesson] = str(problem)
                 continue
             taken = {name: take_answers(cells, a) for name, a in assignments.items()}
-            lesson = _by_name(notebook.stem, assignments) or max(
-                taken, key=lambda name: len(taken[name].sources)
-            )
-            if not taken[lesson].sources and not _by_name(notebook.stem, assignments):
+            called = _by_name(notebook.stem, assignments)
+            lesson = max(taken, key=lambda name: (len(taken[name].sources), name == called))
+            if called and not taken[lesson].sources:
+                lesson = called
+            if called and called != lesson:
+                reason = f"is called like {called}, and answers {lesson}"
+                self.odd.append((notebook.path, reason, notebook.content))
+            if not taken[lesson].sources and not called:
                 reason = "is no notebook of this course: none of its cells answers an exercise"
                 self.odd.append((notebook.path, reason, notebook.content))
                 continue
@@ -178,10 +187,16 @@ class _Taken:
             self.notes.append("no notebook was handed in")
 
     def _choose(self, lesson: str, versions: list[tuple[Found, Answers]]) -> None:
-        """The version that counts: the newest; of equally old ones, the one with the plain name."""
-        versions.sort(key=lambda v: (v[0].changed, v[0].stem == lesson, v[0].path))
+        """The version that counts: the newest notebook; of equally old ones, the plainest name.
+
+        Code that was exported counts where there is no notebook, and a person is told of it.
+        """
+        versions.sort(key=lambda v: (not v[0].script, v[0].changed, v[0].stem == lesson, v[0].path))
         notebook, answers = versions[-1]
         self.answers[lesson] = answers
+        if notebook.script:
+            reason = "is Python code and no notebook: taken as if it were one"
+            self.odd.append((notebook.path, reason, notebook.content))
         if len(versions) > 1:
             others = ", ".join(other.path for other, _ in versions[:-1])
             self.notes.append(f"{lesson}: {notebook.path} counts, the newest; not {others}")
@@ -274,7 +289,10 @@ class _Batch:
                 raise
         for (taken, lesson, exercise), future in zip(tasks, futures, strict=True):
             report = reports[taken.student]
-            report.results.append(future.result())
+            result = future.result()
+            report.results.append(result)
+            if result.flag:
+                report.notes.append(f"{exercise}: {result.flag}")
             if lesson in taken.answers:
                 report.answers[exercise] = taken.answers[lesson].sources.get(exercise, "")
         for taken in submissions:
@@ -297,7 +315,13 @@ class _Batch:
         verdict = self._verdict(exercise, needed)
         points = worth if verdict["status"] == PASSED else 0
         notes += needed.notes
-        return Result(lesson, exercise, verdict["status"], points, worth, verdict["message"], notes)
+        result = Result(
+            lesson, exercise, verdict["status"], points, worth, verdict["message"], notes
+        )
+        if not verdict["ran"]:
+            flag = "there is an answer, and it could not be run: have a look at it"
+            return replace(result, flag=flag)
+        return result
 
     def _verdict(self, exercise: str, needed: Needed) -> dict:
         """From the store, or taken now. Equal answers at the same time are run once."""
@@ -316,4 +340,9 @@ class _Batch:
         verdict = self._grader.verdict(exercise, needed.program, rng, needed.imports)
         status = PASSED if verdict.passed else FAILED if verdict.attempted else UNTOUCHED
         message = str(verdict).split("\nA hint: ")[0]
-        return {"status": status, "message": "" if verdict.passed else message}
+        trouble = verdict.failure.outcome.trouble if verdict.failure else None
+        return {
+            "status": status,
+            "message": "" if verdict.passed else message,
+            "ran": trouble is None or trouble.kind != "signature",
+        }

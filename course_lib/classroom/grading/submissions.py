@@ -2,7 +2,7 @@
 
     submissions/alice/02_ring_all_reduce.ipynb      the folder's name is the student
     submissions/bob/week 3/final/ring (2).ipynb     at any depth, by any name
-    submissions/carol.zip                           as a folder of that name
+    submissions/carol.zip                           as a folder of that name; .tar.gz as well
     submissions/dan_02_ring_all_reduce.ipynb        a single notebook
 
 Nothing is written to the disk, links are not followed, and sizes are looked at before reading.
@@ -11,25 +11,36 @@ Nothing is written to the disk, links are not followed, and sizes are looked at 
 import datetime
 import io
 import re
+import tarfile
+import unicodedata
 import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from .transplant import is_notebook
+
 LARGEST = 64 * 2**20  # bytes of one notebook
 _MOST_FILES = 2000  # of one student
 _DEEPEST = 3  # zip files in zip files
-_SKIPPED = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
-_TELLING = (".py", ".html", ".pdf", ".tar", ".gz", ".rar", ".7z", ".docx", ".json")
+_SKIPPED = {".ipynb_checkpoints", "__MACOSX", "__pycache__", "Thumbs.db", "desktop.ini"}
+_TELLING = (".html", ".pdf", ".gz", ".bz2", ".xz", ".rar", ".7z", ".docx", ".doc", ".odt", ".md")
+_ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
+# What browsers and mail programs make of ".ipynb"; looked into, and taken if it is a notebook.
+_DISGUISES = (".json", ".txt", ".ipynb_")
 
 
 @dataclass(frozen=True)
 class Found:
-    """A notebook. `path` is where it lay, below the student's name; `changed`: to sort by age."""
+    """A notebook. `path` is where it lay, below the student's name; `changed`: to sort by age.
+
+    script: it is Python code and no notebook.
+    """
 
     path: str
     content: bytes
     changed: float = 0.0
+    script: bool = False
 
     @property
     def stem(self) -> str:
@@ -70,8 +81,10 @@ def collect(folder: Path, lessons: list[str]) -> list[Submission]:
 
 def _student(name: str, lessons: list[str]) -> str:
     """The student's name: that of the folder, or of the file without the lesson's name."""
-    path = PurePosixPath(name)
-    stem = path.stem if path.suffix.lower() in (".ipynb", ".zip") else name
+    name = unicodedata.normalize("NFC", name)  # as typed on a Mac and elsewhere
+    endings = (".ipynb", *_ARCHIVES, ".py", ".ipynb.json", ".ipynb.txt")
+    ending = max((e for e in endings if name.lower().endswith(e)), key=len, default="")
+    stem = name.removesuffix(name[len(name) - len(ending) :] if ending else "").strip()
     for lesson in lessons:
         shorter = re.sub(re.escape(lesson), "", stem, flags=re.IGNORECASE).strip(" _-.")
         if shorter and shorter != stem:
@@ -101,19 +114,30 @@ def _walked(path: Path) -> Iterator[Item]:
 
 def _opened(path: str, size: int, read, changed: float, depth: int) -> Iterator[Item]:
     suffix = PurePosixPath(path).suffix.lower()
-    if suffix not in (".ipynb", ".zip"):
+    archive = path.lower().endswith(_ARCHIVES)
+    disguised = suffix.startswith(_DISGUISES) or ".ipynb" in path.lower()
+    if not (suffix in (".ipynb", ".py") or archive or disguised):
         if suffix in _TELLING or "/" not in path:
-            yield path, "is no notebook (.ipynb), folder or zip file"
+            yield path, "is no notebook (.ipynb), folder or archive"
         return
     if size > LARGEST:
         yield path, f"has {size >> 20} MiB; at most {LARGEST >> 20} are read: clear its outputs"
         return
     try:
         content = read()
-        if suffix == ".ipynb":
-            yield Found(path, content, changed)
+        if suffix in (".ipynb", ".py"):
+            yield Found(path, content, changed, suffix == ".py")
+        elif not archive:
+            if is_notebook(content):
+                yield Found(path, content, changed)
+                yield path, "is a notebook, and not called like one"
+            elif "/" not in path or ".ipynb" in path.lower():
+                yield path, "is no notebook (.ipynb), folder or archive"
         elif depth >= _DEEPEST:
-            yield path, f"is a zip file inside {_DEEPEST} others"
+            yield path, f"is an archive inside {_DEEPEST} others"
+        elif suffix != ".zip":
+            with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+                yield from _untarred(tar, f"{path}/", depth + 1)
         else:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 yield from _unzipped(archive, f"{path}/", depth + 1)
@@ -137,6 +161,25 @@ def _unzipped(archive: zipfile.ZipFile, prefix: str, depth: int) -> Iterator[Ite
         yield from _opened(
             path, entry.file_size, lambda e=entry: _exactly(archive, e), changed, depth
         )
+
+
+def _untarred(archive: tarfile.TarFile, prefix: str, depth: int) -> Iterator[Item]:
+    """Regular files only; what is compressed is read no further than a zip file would be."""
+    budget = 8 * LARGEST
+    for count, entry in enumerate(archive):
+        path = prefix + entry.name
+        if not entry.isfile() or any(map(_hidden, PurePosixPath(path).parts)):
+            continue
+        budget -= entry.size
+        if count > _MOST_FILES or budget < 0:
+            yield path, "comes after too many or too large files of its archive, and is not read"
+            return
+
+        def read(entry: tarfile.TarInfo = entry) -> bytes:
+            file = archive.extractfile(entry)
+            return file.read(LARGEST + 1) if file else b""
+
+        yield from _opened(path, entry.size, read, entry.mtime, depth)
 
 
 def _changed(entry: zipfile.ZipInfo) -> float:

@@ -4,13 +4,16 @@ An answer is looked for by its cell's id, then by nbgrader's id, then by the nam
 Whatever is odd gives a note that a person can act upon, and never an exception.
 """
 
-import ast
+import codecs
+import contextlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.checks.sandbox.program import without_magics
+from course_lib.checks.sandbox.slicing import names_of, statements
 from course_lib.classroom.cell_ids import answer_id, check_id
 
 from .assignment import Addition, Assignment
@@ -65,16 +68,51 @@ def read_cells(content: bytes) -> list[Cell]:
     return [_cell(cell) for cell in raw if isinstance(cell, dict)]
 
 
+# The longer mark of UTF-32 begins like that of UTF-16.
+_MARKS = (
+    *((codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32")),
+    *((codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16")),
+)
+
+
 def _decoded(content: bytes) -> str:
-    for encoding in ("utf-8-sig", "utf-16") if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ():
-        try:
+    """The text, by its byte order mark, or by where its zeros are, or as UTF-8, or as latin-1."""
+    marked = [encoding for mark, encoding in _MARKS if content.startswith(mark)]
+    if not marked and content[:4].count(0) == 2:
+        marked = ["utf-16-be" if content[0] == 0 else "utf-16-le"]
+    for encoding in (*marked, "utf-8-sig"):
+        with contextlib.suppress(UnicodeDecodeError):
             return content.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return content.decode("latin-1")
+    return content.decode("latin-1")
+
+
+_SEPARATOR = re.compile(r"^# (?:%%.*|In ?\[[ \d]*\]:.*|COMMAND -+)$", re.MULTILINE)
+
+
+def read_script(content: bytes) -> list[Cell]:
+    """The cells of a notebook that was saved as Python code, in percent format or by nbconvert.
+
+    Without a mark between cells, every statement is one.
+    """
+    text = _clean(_decoded(content))
+    parts = _SEPARATOR.split(text)
+    if len(parts) == 1:
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+            parts = statements(without_magics(text))
+    return [Cell("code", part.strip("\n")) for part in parts if part.strip()]
+
+
+def is_notebook(content: bytes) -> bool:
+    """Whether a file of another name is a notebook."""
+    with contextlib.suppress(Unreadable):
+        return bool(read_cells(content))
+    return False
+
+
+def _clean(source: str) -> str:
+    """Line ends of one kind, no byte order mark inside, no halves of characters."""
+    source = source.replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", "")
+    return source.encode("utf-8", "replace").decode("utf-8")
 
 
 def _cell(raw: dict[str, Any]) -> Cell:
@@ -86,7 +124,7 @@ def _cell(raw: dict[str, Any]) -> Cell:
     claimed = (raw.get("id"), metadata.get("id"), nbgrader.get("grade_id"))
     return Cell(
         str(raw.get("cell_type", "code")),
-        source.replace("\r\n", "\n").replace("\r", "\n") if isinstance(source, str) else "",
+        _clean(source) if isinstance(source, str) else "",
         tuple(name for name in claimed if isinstance(name, str)),
     )
 
@@ -135,17 +173,9 @@ def _defining(cells: Sequence[Cell], name: str, given: set[str]) -> list[int]:
 
 def _defines(source: str, name: str) -> bool:
     try:
-        body = ast.parse(without_magics(source)).body
+        return name in names_of(without_magics(source)).bound
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return any(
-        (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name)
-        or (
-            isinstance(node, ast.Assign)
-            and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
-        )
-        for node in body
-    )
+        return re.search(rf"^def {re.escape(name)}\b", source, re.MULTILINE) is not None
 
 
 def _choose(
@@ -208,14 +238,13 @@ def _note_order(cells: Sequence[Cell], assignment: Assignment, answers: Answers)
 
 
 def _additions(cells: Sequence[Cell], assignment: Assignment, taken: set[int]) -> list[Addition]:
-    """Code cells that the notebook does not have, each with the notebook's cell above it."""
+    """Code cells that the notebook does not have like this, each with its own cell above it."""
     places: Mapping[str, int] = {name: i for i, name in enumerate(assignment.identities)}
     given = set(map(str.strip, assignment.cells))
     above, found = -1, []
     for place, cell in enumerate(cells):
         known = [places[name] for name in cell.identities if name in places]
-        if known:
-            above = known[0]
-        elif cell.kind == "code" and place not in taken and cell.source.strip() not in given:
+        above = known[0] if known else above
+        if cell.kind == "code" and place not in taken and cell.source.strip() not in given:
             found.append(Addition(above, cell.source))
     return found
