@@ -114,9 +114,9 @@ def _walked(path: Path) -> Iterator[Item]:
 
 def _opened(path: str, size: int, read, changed: float, depth: int) -> Iterator[Item]:
     suffix = PurePosixPath(path).suffix.lower()
-    archive = path.lower().endswith(_ARCHIVES)
+    packed = path.lower().endswith(_ARCHIVES)
     disguised = suffix.startswith(_DISGUISES) or ".ipynb" in path.lower()
-    if not (suffix in (".ipynb", ".py") or archive or disguised):
+    if not (suffix in (".ipynb", ".py") or packed or disguised):
         if suffix in _TELLING or "/" not in path:
             yield path, "is no notebook (.ipynb), folder or archive"
         return
@@ -127,7 +127,7 @@ def _opened(path: str, size: int, read, changed: float, depth: int) -> Iterator[
         content = read()
         if suffix in (".ipynb", ".py"):
             yield Found(path, content, changed, suffix == ".py")
-        elif not archive:
+        elif not packed:
             if is_notebook(content):
                 yield Found(path, content, changed)
                 yield path, "is a notebook, and not called like one"
