@@ -851,9 +851,9 @@ guess_kept_gb = 0.58
 ### END SOLUTION
 
 # %%
-from course_lib.simulate import Transformer, layer_activation_bytes
+from course_lib.simulate import MODELS, layer_activation_bytes
 
-GPT3 = Transformer(layers=96, hidden=12288, heads=96, seq=2048, vocab=51200)
+GPT3 = MODELS["GPT-3 175B"]
 alone = layer_activation_bytes(GPT3, 1)
 split = layer_activation_bytes(GPT3, 1, tensor_parallel=8)
 both = layer_activation_bytes(GPT3, 1, tensor_parallel=8, sequence_parallel=True)

@@ -219,9 +219,19 @@ class _Search:
 
 
 def _meshes(devices: int) -> Iterator[Mesh]:
-    for tensor in divisors(devices):
-        for pipeline in divisors(devices // tensor):
-            yield Mesh(data=devices // tensor // pipeline, tensor=tensor, pipeline=pipeline)
+    """All of so many devices. A further axis is one factor more."""
+    for tensor, pipeline, data in splits(devices, 3):
+        yield Mesh(data=data, tensor=tensor, pipeline=pipeline)
+
+
+def splits(number: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Every way to write a number as a product of so many factors, in order."""
+    if parts == 1:
+        yield (number,)
+        return
+    for first in divisors(number):
+        for rest in splits(number // first, parts - 1):
+            yield first, *rest
 
 
 def divisors(number: int) -> list[int]:

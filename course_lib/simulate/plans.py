@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from course_lib.techniques.mesh import Mesh
+from course_lib.text import table
 
 from .cluster import Cluster
 from .memory import Recompute
@@ -13,8 +14,8 @@ from .transformer import Transformer
 
 GB = 10**9
 _HEAD = (
-    "data tensor pipeline  schedule        ZeRO  recompute  microbatch     GB"
-    "  step, s  compute bubble tensor  pipe  data update  TFLOP/s"
+    *("data", "tensor", "pipeline", "schedule", "ZeRO", "recompute", "microbatch", "GB"),
+    *("step, s", "compute", "bubble", "tensor", "pipe", "data", "update", "TFLOP/s"),
 )
 
 
@@ -60,19 +61,20 @@ class Plan:
         steps = tokens / (self.global_batch * self.model.seq)
         return steps * self.step.total / 86400
 
-    def text(self) -> str:
+    def cells(self) -> tuple[str, ...]:
         """The plan as a row of the table of `Plans.text`."""
         mesh, step = self.mesh, self.step
         parts = (step.compute, step.bubble, step.tensor, step.pipeline, step.data, step.update)
-        widths = (8, 7, 7, 6, 6, 7)
-        shares = "".join(
-            f"{part / step.total:>{width}.0%}" for part, width in zip(parts, widths, strict=True)
-        )
         return (
-            f"{mesh.data:>4} {mesh.tensor:>6} {mesh.pipeline:>8}  {self.schedule:<15}"
-            f" {self.zero:>4}  {self.recompute:<9}  {self.micro_batch:>10}"
-            f"  {self.memory.total / GB:>5.1f}"
-            f"  {step.total:>7.3g} {shares}  {self.flops_per_second / 1e12:>7.0f}"
+            *(str(size) for size in (mesh.data, mesh.tensor, mesh.pipeline)),
+            self.schedule,
+            str(self.zero),
+            self.recompute,
+            str(self.micro_batch),
+            f"{self.memory.total / GB:.1f}",
+            f"{step.total:.3g}",
+            *(f"{part / step.total:.0%}" for part in parts),
+            f"{self.flops_per_second / 1e12:.0f}",
         )
 
 
@@ -129,7 +131,8 @@ class Plans:
             f" {self.software.name}"
         ]
         if self.ranked:
-            lines += ["", _HEAD, *(self.of(mesh).text() for mesh in self.meshes[:rows])]
+            shown = [self.of(mesh).cells() for mesh in self.meshes[:rows]]
+            lines += ["", table([_HEAD, *shown], left=0)]
             lines.append("(the fastest plan of each mesh; shares of the step, exposed only)")
         else:
             lines.append(self._nothing())

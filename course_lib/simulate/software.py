@@ -28,7 +28,8 @@ class Software:
     sequence_parallel  the rest of a layer is split over the tensor-parallel ranks too
     overlap            sends, gathered parameters, and gradients that are reduced once a step move
                        while the device computes. Gradients that are reduced with each microbatch
-                       do not: the gathers of the next layer are in their way
+                       do not: the gathers of the next layer are in their way. (An assumption; if
+                       they did, FSDP on H100s would come out too fast by up to a quarter)
     rings              that a collective over whole nodes makes; each leaves a node by one adapter
     messages           collectives that a layer's parameters travel in
     stops_early        a recomputed forward ends before the layer's last product, whose result no
@@ -143,11 +144,10 @@ MEGATRON_2021 = Software(
 MEGATRON_2022 = replace(
     MEGATRON_2021, name="Megatron-LM with sequence parallelism", sequence_parallel=True
 )
-# The same kernels and the same ring. DeepSpeed's documentation, "ZeRO Optimizations": parameters
+# The same kernels and the same ring. By DeepSpeed's documentation and code of stage 3, parameters
 # are fetched ahead (stage3_prefetch_bucket_size), each weight matrix by itself, of which a layer
-# has four (biases are below stage3_param_persistence_threshold and stay); they are let go unless
-# used again within stage3_max_reuse_distance = 10^9 parameters; overlap_comm, which would hide the
-# reduction of gradients, is off by default.
+# has four: biases are below stage3_param_persistence_threshold = 10^5 and stay. They are let go
+# unless they are used again within stage3_max_reuse_distance = 10^9 parameters.
 DEEPSPEED_2021 = replace(
     MEGATRON_2021,
     name="DeepSpeed of 2021 around Megatron-LM's layers",

@@ -13,6 +13,7 @@ from course_lib.simulate.memory import (
     model_state_bytes,
     step_traffic_elements,
 )
+from course_lib.simulate.models import MODELS
 from course_lib.simulate.transformer import Transformer
 
 GB, GIB, MIB = 10**9, 2**30, 2**20
@@ -158,7 +159,7 @@ def test_megatron_table_1(row):
 
 
 def test_gpt_3_takes_a_third_more_operations_with_full_recomputation():
-    gpt_3 = Transformer(96, 12288, 96, seq=2048, vocab=51200)
+    gpt_3 = MODELS["GPT-3 175B"]
     assert gpt_3.flops(1536, recompute=True) / gpt_3.flops(1536) == pytest.approx(4 / 3, rel=0.01)
 
 
@@ -166,20 +167,13 @@ def test_gpt_3_takes_a_third_more_operations_with_full_recomputation():
 # Activations (Korthikanti et al. 2022)
 # ------------------------------------------------------------------------------------------------
 
-MODELS = {
-    "22B": Transformer(48, 6144, 64, 2048, 51200),
-    "175B": Transformer(96, 12288, 96, 2048, 51200),
-    "530B": Transformer(105, 20480, 128, 2048, 51200),
-    "1T": Transformer(128, 25600, 160, 2048, 51200),
-}
-
 
 @pytest.mark.parametrize(
     ("name", "percent"),
     [
         ("22B", (66.8, 49.4, 16.1, 7.6)),
-        ("175B", (62.0, 56.5, 18.5, 8.7)),
-        ("530B", (58.3, 61.9, 20.2, 9.5)),
+        ("GPT-3 175B", (62.0, 56.5, 18.5, 8.7)),
+        ("MT-NLG 530B", (58.3, 61.9, 20.2, 9.5)),
         ("1T", (58.3, 61.9, 20.2, 9.5)),
     ],
 )
@@ -192,7 +186,7 @@ def test_korthikanti_figure_7(name, percent):
 
 
 def test_korthikanti_table_2_in_its_own_letters():
-    model, b, t = MODELS["175B"], 4, 8
+    model, b, t = MODELS["GPT-3 175B"], 4, 8
     s, h, a = model.seq, model.hidden, model.heads
     sbh = s * b * h
     assert layer_activation_bytes(model, b) == sbh * (34 + 5 * a * s / h)
@@ -203,9 +197,10 @@ def test_korthikanti_table_2_in_its_own_letters():
     assert layer_activation_bytes(model, b, t, recompute="full") == 2 * sbh
 
 
-@pytest.mark.parametrize(("name", "ratio", "saved"), [("175B", 80, 70), ("530B", 64, 65)])
+@pytest.mark.parametrize(
+    ("name", "ratio", "saved"), [("GPT-3 175B", 80, 70), ("MT-NLG 530B", 64, 65)]
+)
 def test_selective_recomputation_saves_what_section_5_says(name, ratio, saved):
-    # The 530B model is MT-NLG
     model = MODELS[name]
     assert 5 * model.heads * model.seq / model.hidden == ratio
     kept = layer_activation_bytes(model, 1, recompute="selective") / layer_activation_bytes(
@@ -216,7 +211,7 @@ def test_selective_recomputation_saves_what_section_5_says(name, ratio, saved):
 
 @pytest.mark.parametrize("p", [1, 2, 8, 24])
 def test_the_first_stage_holds_all_layers_worth_whatever_p_is(p):
-    model = MODELS["175B"]
+    model = MODELS["GPT-3 175B"]
     whole = 96 * layer_activation_bytes(model, 1, 8)
     assert activation_bytes(model, 1, 8, pipeline_parallel=p) == pytest.approx(whole)
     few = activation_bytes(model, 1, 8, pipeline_parallel=p, microbatches=1)
@@ -224,7 +219,7 @@ def test_the_first_stage_holds_all_layers_worth_whatever_p_is(p):
 
 
 def test_interleaving_holds_a_third_more_for_the_530b_model():
-    model = MODELS["530B"]
+    model = MODELS["MT-NLG 530B"]
     plain, chunked = (activation_bytes(model, 1, 8, 35, chunks=v) for v in (1, 3))
     assert chunked / plain == pytest.approx(1.3238, abs=5e-5)
 
@@ -236,7 +231,7 @@ def test_a_layer_that_megatron_printed():
 
 def test_activations_of_gpt_2_as_zero_estimates_them():
     # ZeRO, footnote 3: about 12 x hidden x batch x seq x layers elements, "about 60 GB"
-    model = Transformer(48, 1600, 25, seq=1024, vocab=50257)
+    model = MODELS["GPT-2 1.5B"]
     estimate = 2 * 12 * model.hidden * 32 * model.seq * model.layers
     assert round(estimate / GB, 1) == 60.4
     assert layer_activation_bytes(model, 32, recompute="selective") * 48 > estimate
