@@ -21,5 +21,6 @@ def test_a_sequential_run_takes_a_step_per_round_and_learns():
 def test_a_server_that_dies_changes_no_bit():
     calm = run_ranks(with_a_replica, 4, None, observe=False, timeout=60)
     struck = run_ranks(with_a_replica, 4, "after the copy", observe=False, timeout=60)
-    assert struck[2] == "died" and list(struck[3]) == [2]
+    assert struck[2] == "died"
+    assert list(struck[3]) == [2]
     assert torch.equal(struck[0], calm[0])
