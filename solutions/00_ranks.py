@@ -353,7 +353,7 @@ check(ping_pong)
 #
 # A program on one device crashes and shows its line. A distributed one often just stops: a rank
 # waits for something that never comes. PyTorch's default patience is 30 minutes
-# (`dist.default_pg_timeout`), and what a rank says then is about that rank alone. Here a hang ends
+# (`dist.default_pg_timeout`), and what a rank says then is about that rank only. Here a hang ends
 # after about two seconds, with a report on all of them. Break things on purpose now, while it is
 # cheap.
 #

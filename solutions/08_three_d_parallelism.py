@@ -426,7 +426,7 @@ for sizes in (
 
 # %% [markdown]
 # And activations come on top ([lesson 07](07_less_memory.ipynb)). With 80 GB, GPT-3 fits on 8 x 16
-# x 8 without any ZeRO, or without any tensor and pipeline parallelism by ZeRO-3 alone. Which is
+# x 8 without any ZeRO, or without any tensor and pipeline parallelism by ZeRO-3 only. Which is
 # faster?
 #
 # ## 6. A claim put to the test: "just use ZeRO-3"
@@ -702,7 +702,7 @@ print("the same loss as one process that nobody disturbed:", abs(reached - undis
 # 2. Why pipeline between nodes, and tensor parallel inside one?
 #
 # <details><summary>Answer</summary>
-# Tensor parallelism sends 8(t-1)/t times the activations in every layer: 4.2 GB a microbatch for
+# Tensor parallelism sends 8(t-1)/t times the activations in every layer: 4.2 GB per microbatch for
 # twelve layers of GPT-3, against 0.1 GB for a pipeline stage. Inside a node that takes 14 ms at 300
 # GB/s; between nodes, at 25 GB/s, 170 ms, where the computation it belongs to takes 215 ms, and
 # most of it cannot hide, since the next layer waits for it.
@@ -712,7 +712,7 @@ print("the same loss as one process that nobody disturbed:", abs(reached - undis
 #
 # <details><summary>Answer</summary>
 # A second forward pass, a third more operations (4 instead of 3; 36 to 39 % were measured), for
-# activations of 2sbh bytes a layer instead of sbh(34 + 5as/h): for GPT-3 57 times less. Selective
+# activations of 2sbh bytes per layer instead of sbh(34 + 5as/h): for GPT-3 57 times less. Selective
 # recomputation costs 2.7 % and saves 70 %.
 # </details>
 #

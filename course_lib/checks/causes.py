@@ -33,14 +33,14 @@ def likely_cause(
             return f"this is {name}"
     first = int(wrong.nonzero()[0])
     only_first = torch.arange(len(wrong)) == first
-    place = _place(wrong)
+    where = _where(wrong)
     if mix := _mix(got, want, wrong, rank):
-        return f"{place}: {mix}" if place else mix
+        return f"{where}: {mix}" if where else mix
     if ratio := _ratio(got.double(), want):
         return ratio
     if mix := _mix(got, want, only_first, rank):
-        return f"{place or 'the values differ'}; at element {first} {mix}"
-    return place or "the values differ"
+        return f"{where or 'the values differ'}; at element {first} {mix}"
+    return where or "the values differ"
 
 
 def _ratio(got: torch.Tensor, want: Reference) -> str:
@@ -112,7 +112,7 @@ def _told(counts: Mapping[int, int], rank: int) -> str:
     return ", and ".join(phrases)
 
 
-def _place(wrong: torch.Tensor) -> str:
+def _where(wrong: torch.Tensor) -> str:
     """ "only elements 4 to 6 of 7 are wrong (the last ones)", or "" when all are."""
     if wrong.all():
         return ""

@@ -18,7 +18,7 @@ def glimpse(tensor: torch.Tensor, at: int = 0) -> str:
 
 
 def glimpse_inputs(inputs: Mapping[int, torch.Tensor]) -> str:
-    """The ranks' inputs, one a line, if they are few and small; else nothing."""
+    """The ranks' inputs, one per line, if they are few and small; else nothing."""
     if len(inputs) > 4 or any(tensor.numel() > _ALL for tensor in inputs.values()):
         return ""
     return "\n".join(f"rank {rank}: {glimpse(tensor)}" for rank, tensor in inputs.items())

@@ -13,7 +13,7 @@ from .exercise import Exercise
 def all_exercises() -> dict[str, Exercise]:
     """Name -> exercise, by notebook and name. `ValueError` for a name used twice.
 
-    The order inside a notebook is that of its cells, and stands there alone.
+    The order inside a notebook is that of its cells, and stands only there.
     """
     found: dict[str, Exercise] = {}
     for module in _modules():

@@ -1,7 +1,7 @@
 """nbval for notebooks that may hang or kill their kernel: a name for each exercise, and limits.
 
 As a pytest plugin (`-p course_lib.classroom.validating`) it calls the cell of a check by its
-exercise, fails a cell at once when its kernel has died (nbval alone waits for the cell's time-out),
+exercise, fails a cell at once when its kernel has died (nbval waits for the cell's time-out),
 runs the cells after one that was interrupted, and ends the whole run after `--nbval-run-timeout`
 seconds. `validate` runs pytest with all of that on a learner's notebook.
 """
@@ -72,7 +72,7 @@ def _collect_by_name(self: IPyNbFile) -> Iterator[IPyNbCell]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Run the cells after one that was interrupted: nbval alone gives them all up."""
+    """Run the cells after one that was interrupted: nbval itself gives them all up."""
     if isinstance(item, IPyNbCell):
         item.parent.timed_out = False
 

@@ -63,8 +63,8 @@ def _non_contiguous(call: Call, name: str, tensor: torch.Tensor) -> str:
 def _shared(tensors: list[torch.Tensor]) -> tuple[int, int] | None:
     """Two entries of the list that share memory."""
     ranges = sorted(
-        (tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size(), place)
-        for place, tensor in enumerate(tensors)
+        (tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size(), index)
+        for index, tensor in enumerate(tensors)
         if has_memory(tensor)
     )
     for (_, stop, one), (start, _, other) in itertools.pairwise(ranges):

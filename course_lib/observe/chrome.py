@@ -6,7 +6,7 @@ from each send to what its receiver did next, and memory is a curve. Times are t
 the wall.
 
 Format: "Trace Event Format", Google, 2016: complete events X, flows s and f, counters C, metadata
-M; times in microseconds. Two habits of Perfetto: a thread's number belongs to one process alone,
+M; times in microseconds. Two habits of Perfetto: a thread's number belongs to one process only,
 and a thread with the number of its process is shown as that one's main thread. So lanes are
 numbered through all ranks, from the world size on. (It shows the ranks with most slices first;
 chrome://tracing heeds the order given here.)
@@ -166,6 +166,6 @@ def _end(phase: str, number: int, event: "CommEvent", thread: int, time: float) 
 def _memory(trace: "Trace") -> Iterator[dict]:
     if trace.blocks:
         for rank, curve in enumerate(trace.memory().curves):
-            for place, time in enumerate(curve.times):
-                held = {kind: column[place] for kind, column in curve.nbytes.items()}
+            for index, time in enumerate(curve.times):
+                held = {kind: column[index] for kind, column in curve.nbytes.items()}
                 yield {"ph": "C", "pid": rank, "name": "memory", "ts": time, "args": held}

@@ -131,7 +131,7 @@ def _new(kind: str, operation: _InFlight) -> bool:
 
 
 def _counted(tensor: torch.Tensor) -> bool:
-    """Whether torch's count of writes is about this tensor alone: views of a storage share it."""
+    """Whether torch's count of writes is about this tensor only: views of a storage share it."""
     if tensor.is_inference() or not has_memory(tensor):
         return False
     return tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()

@@ -104,8 +104,8 @@ class JournalWriter:
 
     def _define(self, frame: Frame) -> str:
         name = self._frames[frame] = str(next(self._numbers))
-        place = f"{_text(frame.file)},{frame.line},{_text(frame.function)}"
-        self._new.append(f'["frame",{name},{place}]')
+        location = f"{_text(frame.file)},{frame.line},{_text(frame.function)}"
+        self._new.append(f'["frame",{name},{location}]')
         return name
 
     def _group(self, event: CommEvent) -> str:

@@ -73,9 +73,9 @@ def _curve(blocks: list[Block]) -> MemoryCurve:
     changes.sort(key=lambda change: change[0])
     held = dict.fromkeys(KINDS, 0)
     curve = MemoryCurve([], {kind: [] for kind in KINDS})
-    for place, (time, kind, more) in enumerate(changes):
+    for index, (time, kind, more) in enumerate(changes):
         held[kind] += more
-        if place + 1 == len(changes) or changes[place + 1][0] > time:
+        if index + 1 == len(changes) or changes[index + 1][0] > time:
             curve.times.append(time)
             for name, column in curve.nbytes.items():
                 column.append(held[name])

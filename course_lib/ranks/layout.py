@@ -26,8 +26,8 @@ def wrapped(lead: str, text: str, indent: int | None = None) -> str:
     later = " " * (len(lead) if indent is None else indent)
     text = _KEPT.sub(lambda found: found[0].replace(" ", _NO_BREAK), _filled(text))
     lines = []
-    for place, line in enumerate(text.split("\n")):
-        first = lead if place == 0 else later
+    for index, line in enumerate(text.split("\n")):
+        first = lead if index == 0 else later
         if len(first + line) <= WIDTH:
             lines.append(first + line)
         else:

@@ -144,9 +144,9 @@ def _where(states: dict[int, str], failures: dict[int, Failure], trace: Trace | 
     ]
 
 
-def _with_source(place: str, frame: Frame | None) -> str:
+def _with_source(where: str, frame: Frame | None) -> str:
     text = text_of(frame) if frame else ""
-    return f"{place}:  {text}" if text else place
+    return f"{where}:  {text}" if text else where
 
 
 def _last(trace: Trace, rank: int, failure: Failure) -> CommEvent | None:

@@ -21,7 +21,7 @@ _HEAD = (
 
 @dataclass(frozen=True)
 class Plan:
-    """One way to train that fits: its mesh and its choices, bytes a device, seconds a step."""
+    """One way to train that fits: its mesh and its choices, bytes per device, seconds per step."""
 
     model: Transformer
     mesh: Mesh
@@ -80,7 +80,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Refused:
-    """A mesh on which nothing fits. `need`: bytes a device where memory is the reason, else 0."""
+    """A mesh on which nothing fits. `need`: bytes per device where memory is the reason, else 0."""
 
     mesh: Mesh
     why: str

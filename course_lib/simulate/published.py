@@ -63,7 +63,7 @@ class Run:
     def as_run(self) -> Plan:
         """The planner on what was run, its free choices only where nothing was published.
 
-        It counts 34 sbh bytes a layer, of which some programs keep less: where that is more than
+        It counts 34 sbh bytes per layer, of which some programs keep less: where that is more than
         the device has, the run shows that there was room.
         """
         try:

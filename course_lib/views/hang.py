@@ -87,7 +87,7 @@ def _draw(
     n = len(doing)
     radius = 0.0 if n <= 2 else max(70.0, 24.0 * n)
     middle = picture.height + 14 + _HIGH / 2 + radius
-    places = {
+    points = {
         rank: _on_ellipse(rank, n, WIDTH / 2, middle, WIDTH / 2 - _WIDE / 2 - 12, radius)
         for rank in doing
     }
@@ -97,24 +97,24 @@ def _draw(
             red = follows.get(rank) == other
             # Two that wait for each other have an arrow each, side by side
             aside = 9 if rank in edges.get(other, ()) else 0
-            start, end = _between(places[rank], places[other], aside)
+            start, end = _between(points[rank], points[other], aside)
             hint = f"rank {rank} waits for rank {other}"
             picture.arrow(start, end, "alarm" if red else "soft", 2.5 if red else 1.5, hint)
-    for rank, (x, y) in places.items():
+    for rank, (x, y) in points.items():
         left, top = x - _WIDE / 2, y - _HIGH / 2
         fill = _WAITS if rank in edges else _ELSEWHERE
-        place, source = _line(frames.get(rank))
-        hint = "\n".join(filter(None, (f"rank {rank} {doing[rank]}", place, source)))
+        where, source = _line(frames.get(rank))
+        hint = "\n".join(filter(None, (f"rank {rank} {doing[rank]}", where, source)))
         picture.box(left, top, _WIDE, _HIGH, fill, hint, key="rank")
         if rank in follows:
             corners = [(left, top), (left + _WIDE, top), (left + _WIDE, top + _HIGH),
                        (left, top + _HIGH), (left, top)]  # fmt: skip
             picture.line(corners, "alarm", 2.5)
-        words = (f"rank {rank} {doing[rank]}", place, source)
+        words = (f"rank {rank} {doing[rank]}", where, source)
         for row, (line, bold) in enumerate(zip(words, (True, False, False), strict=True)):
             shown = _cut(line, _WIDE - 14, SMALL)
             picture.text(left + 8, top + 13 + 17 * row, shown, SMALL, bold=bold, ink="#000000")
-    picture.height = max(y for _, y in places.values()) + _HIGH / 2 + 12
+    picture.height = max(y for _, y in points.values()) + _HIGH / 2 + 12
     return picture
 
 

@@ -73,8 +73,8 @@ def _draw(bars: Bars, capacity: float | None, title: str) -> Picture:
     top = picture.height + (26 if capacity is not None else 6)
     field = Field(picture, left, top, WIDTH - 20 - left, _ROW * len(bars), (0, limit), (0, 1))
     shown = _shown(bars)
-    for place, (name, parts) in enumerate(bars.items()):
-        y, total = top + _ROW * place, totals[name]
+    for index, (name, parts) in enumerate(bars.items()):
+        y, total = top + _ROW * index, totals[name]
         fits = "" if capacity is None else ("fits" if total <= capacity else "does not fit")
         picture.text(left - 8, y + _ROW / 2, name, anchor="end")
         ordered = {part: parts[part] for part in shown if parts.get(part)}

@@ -1,4 +1,4 @@
-"""What the ranks held, one moment after the other: a panel a rank, or a panel a run."""
+"""What the ranks held, one moment after the other: a panel per rank, or a panel per run."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -81,11 +81,11 @@ def _draw(
     text = time_text if over == "time" else "{:g}".format
     top, kinds = picture.height + 22, set()
     picture.text(4, picture.height + 4, "bytes held", SMALL, ink="soft")
-    for place, (name, curve) in enumerate(panels.items()):
-        left, y = 70 + place % columns * (wide + 24), top + place // columns * _ROW
+    for index, (name, curve) in enumerate(panels.items()):
+        left, y = 70 + index % columns * (wide + 24), top + index // columns * _ROW
         end = _end(curve, over)
         field = Field(picture, left, y, wide, _PANEL, (0, end), (0, highest))
-        field.marks_left(steps if place % columns == 0 else dict.fromkeys(steps, ""), grid=True)
+        field.marks_left(steps if index % columns == 0 else dict.fromkeys(steps, ""), grid=True)
         begins, layers = _stack(curve, over, _MOST_POINTS // columns)
         x = [field.across(begin) for begin in begins]
         for kind, (low, high) in layers.items():

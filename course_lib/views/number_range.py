@@ -47,8 +47,8 @@ def _draw(histograms: Mapping[str, np.ndarray]) -> Picture:
     strokes = dict(zip(histograms, STROKES, strict=False))
     for name, counts in histograms.items():
         points = [(float(_LOW), 0.0)]
-        for place, count in enumerate(counts):
-            points += [(_LOW + place, count / 1e3), (_LOW + place + 1, count / 1e3)]
+        for index, count in enumerate(counts):
+            points += [(_LOW + index, count / 1e3), (_LOW + index + 1, count / 1e3)]
         field.curve([*points, (float(_HIGH), 0.0)], strokes[name], name)
     field.marks_left(round_numbers(0, highest, 5, "{:g}".format), "thousand entries", grid=True)
     marks = round_numbers(_LOW, _HIGH, 12, "2^{:.0f}".format)

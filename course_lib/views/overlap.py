@@ -102,11 +102,11 @@ def _draw(steps: Mapping[str, Timeline]) -> Picture:
         for row, track in enumerate((COMPUTE, COMMUNICATION)):
             y = picture.height + _ROW * row
             picture.text(left - 8, y + _ROW / 2 - 1, ("device", "network")[row], anchor="end")
-            for place, (start, stop, what) in enumerate(_spans(step, track)):
+            for index, (start, stop, what) in enumerate(_spans(step, track)):
                 kind = "bucket" if track == COMMUNICATION else what[0]
                 kind = kind if kind in _FILLS else "F"
                 seen.add(kind)
-                word = str(place) if track == COMMUNICATION else what.split()[-1]
+                word = str(index) if track == COMMUNICATION else what.split()[-1]
                 wide = (stop - start) * pixels
                 shown = word if width(word, SMALL) < wide - 3 else ""
                 hint = f"{_LEGEND[kind]} {word}\n{time_text(start)} to {time_text(stop)}"

@@ -71,8 +71,8 @@ def _draw(plans: Plans, shown: list[Plan]) -> Picture:
     picture.text(memory.left, top - 12, "bytes on a device", SMALL, bold=True)
     words = "time of a step, and messages that nothing hides"
     picture.text(step.left, top - 12, words, SMALL, bold=True)
-    for place, each in enumerate(shown):
-        y = top + _ROW * place
+    for index, each in enumerate(shown):
+        y = top + _ROW * index
         picture.text(memory.left - 10, y + 11, _mesh(each), SMALL, "end")
         picture.text(memory.left - 10, y + 25, _options(each), SMALL, "end", ink="soft")
         held = {part: getattr(each.memory, part) for part in _HELD}

@@ -34,7 +34,7 @@ def replayed(
     devices_per_node  fewer than the run has ranks: it takes several nodes
     speed             how many times as fast as in the recording a device computes
     all_reduce        its algorithm
-    compute           as in `replay`; `[]` leaves communication alone, the same on every machine
+    compute           as in `replay`; `[]` leaves only communication, the same on every machine
     """
     nodes = -(-trace.world_size // devices_per_node)
     machine = replace(dgx_a100, devices_per_node=devices_per_node, nodes=nodes)
@@ -76,5 +76,5 @@ def replay_explorer(trace: Trace, compute: Sequence[Computed] | None = None) -> 
 
 
 def _works(algorithm: str, trace: Trace) -> bool:
-    """Some algorithms are known for powers of two alone."""
+    """Some algorithms are known only for powers of two."""
     return algorithm != "recursive_doubling" or trace.world_size & (trace.world_size - 1) == 0

@@ -97,7 +97,7 @@ def _draw(steps: list[RingStep], n: int) -> Picture:
 
 def _tables(picture: Picture, steps: list[RingStep], n: int) -> None:
     """One table a step, at most four in a row."""
-    words = "one row a rank, one column a chunk; outlined: has just arrived; dark: complete"
+    words = "one row per rank, one column per chunk; outlined: has just arrived; dark: complete"
     picture.text(4, picture.height + 6, words, SMALL, ink="soft")
     columns = min(4, len(steps))
     wide, high = min(46.0, ((WIDTH - 60) / columns - 18) / n), 24

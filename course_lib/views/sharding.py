@@ -76,7 +76,7 @@ def pieces(size: int, ranks: int) -> list[int]:
 
 
 def sharding(layer: str = "MLP", ranks: int = 2, hidden: int = 16) -> View:
-    """The matrices of a layer over 1 to 8 ranks: one colour and number a rank."""
+    """The matrices of a layer over 1 to 8 ranks: one colour and number per rank."""
     if not 1 <= ranks <= len(RANKS):
         raise ValueError(f"the picture holds 1 to {len(RANKS)} ranks, not {ranks}")
     if hidden < ranks:

@@ -153,9 +153,9 @@ def _draw(played: Play) -> Picture:
         picture.text(left - 8, y + _ROW / 2, f"worker {worker}", SMALL, "end")
     for worker, start, stop in played.waits:
         hint = f"worker {worker} waits\n{start:.3g} to {stop:.3g}"
-        place = left + start * pixels, top + worker * _ROW + 3
+        position = left + start * pixels, top + worker * _ROW + 3
         wide = (stop - start) * pixels
-        picture.box(*place, wide, _ROW - 6, _FILLS["waits"], hint, key="waits")
+        picture.box(*position, wide, _ROW - 6, _FILLS["waits"], hint, key="waits")
     for worker, task, start, stop in played.spans:
         hint = f"worker {worker}, task {task}\n{start:.3g} to {stop:.3g}"
         x, wide = left + start * pixels, (stop - start) * pixels
@@ -188,4 +188,4 @@ def _draw(played: Play) -> Picture:
 def _whole(highest: float, most: int) -> dict[float, str]:
     """Marks at whole numbers: nobody pushes half a time."""
     marks = round_numbers(0, highest, most, "{:g}".format)
-    return {place: text for place, text in marks.items() if float(place).is_integer()}
+    return {position: text for position, text in marks.items() if float(position).is_integer()}

@@ -47,10 +47,10 @@ def _draw(sent: dict[str, list[float]], label: str, text: Callable[[float], str]
     field.marks_below({rank + 0.5: f"rank {rank}" for rank in range(count)})
     fills = dict(zip(sent, SERIES, strict=False))
     wide = 0.8 / len(sent)
-    for place, (name, amounts) in enumerate(sent.items()):
+    for index, (name, amounts) in enumerate(sent.items()):
         for rank, amount in enumerate(amounts):
-            left = field.across(rank + 0.1 + place * wide)
-            right, top = field.across(rank + 0.1 + (place + 1) * wide), field.up(amount)
+            left = field.across(rank + 0.1 + index * wide)
+            right, top = field.across(rank + 0.1 + (index + 1) * wide), field.up(amount)
             hint = f"{name}, rank {rank}: {text(amount)}"
             picture.box(left, top, right - left - 2, field.bottom - top, fills[name], hint,
                         key=name)  # fmt: skip

@@ -51,9 +51,9 @@ def _draw(matrices: Mapping[str, list[list[int]]]) -> Picture:
     panel = _LEFT + side * max(largest, 3) + 20
     columns = max(1, min(len(matrices), int(WIDTH // panel)))
     begin = picture.height
-    for place, (head, matrix) in enumerate(zip(heads, matrices.values(), strict=True)):
-        left = _LEFT + place % columns * panel
-        top = begin + 46 + place // columns * (side * largest + 62)
+    for index, (head, matrix) in enumerate(zip(heads, matrices.values(), strict=True)):
+        left = _LEFT + index % columns * panel
+        top = begin + 46 + index // columns * (side * largest + 62)
         for line, words in enumerate(wrapped(head, panel - 20, SMALL, True)[:2]):
             picture.text(left, top - 34 + 13 * line, words, SMALL, bold=True)
         for source, row in enumerate(matrix):

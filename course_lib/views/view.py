@@ -35,7 +35,7 @@ class View:
         self.text = text
 
     def svg(self) -> str:
-        """The picture alone, for a file; the same picture has the same bytes everywhere."""
+        """Only the picture, for a file; the same picture has the same bytes everywhere."""
         return self.picture.svg() if isinstance(self.picture, Picture) else _traced(self.picture)
 
     def html(self) -> str:

@@ -42,7 +42,7 @@ def zero_memory(
 
     model            a name in MODELS, or "yours": `own_parameters` parameters, with what was
                      measured in the runs `own` below the formula's bars
-    Bytes are those of parameters, gradients and optimizer alone: activations come on top.
+    Bytes are only those of parameters, gradients and optimizer: activations come on top.
     """
     parameters = own_parameters if model == YOURS else MODELS[model]
     states, capacity = PRECISIONS[precision], DEVICES[device].memory

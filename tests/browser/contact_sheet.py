@@ -41,12 +41,12 @@ def photograph(lab: Lab, name: str, screen: Screen, out: Path) -> list[Path]:
     lab.open(name)
     found = []
     shown = lab.page.locator(SHOWN)
-    for place in range(shown.count()):
-        one = shown.nth(place)
+    for index in range(shown.count()):
+        one = shown.nth(index)
         if not one.is_visible():
             continue
         one.scroll_into_view_if_needed()
-        path = out / f"{Path(name).stem}-{place:02}-{screen.name}.png"
+        path = out / f"{Path(name).stem}-{index:02}-{screen.name}.png"
         one.screenshot(path=path)
         found.append(path)
     return found

@@ -1,4 +1,4 @@
-"""Running and judging are apart: the verdict needs the outcome alone, in any process."""
+"""Running and judging are separate: the verdict needs only the outcome, in any process."""
 
 import pickle
 import subprocess

@@ -88,18 +88,18 @@ def huge_output(notebook):
 
 def other_cell(notebook):
     """The answer written below its cell, which stays as it was."""
-    place = cells(notebook).index(find(notebook, "answer-double"))
+    index = cells(notebook).index(find(notebook, "answer-double"))
     untouched = json.loads(json.dumps(find(notebook, "answer-double")))
     untouched["source"] = STUB
     own = find(notebook, "answer-double")
     own["id"], own["metadata"] = "mine", {}
-    cells(notebook).insert(place, untouched)
+    cells(notebook).insert(index, untouched)
 
 
 def helper_in_a_cell_of_its_own(notebook):
-    place = cells(notebook).index(find(notebook, "answer-double"))
+    index = cells(notebook).index(find(notebook, "answer-double"))
     cell = {"cell_type": "code", "id": "mine", "metadata": {}, "outputs": []}
-    cells(notebook).insert(place, cell | {"source": "def helper(x):\n    return x + x"})
+    cells(notebook).insert(index, cell | {"source": "def helper(x):\n    return x + x"})
     find(notebook, "answer-double")["source"] = "def double(x):\n    return helper(x)"
 
 

@@ -111,7 +111,7 @@ def test_a_folder_that_cannot_be_written_to_shows_what_its_notebooks_show(root, 
 
 
 def test_a_notebooks_first_cell_waits_for_no_library_of_notebooks():
-    """Importing nbformat alone takes a second."""
+    """Only to import nbformat takes a second."""
     code = (
         "import sys; from course_lib.classroom import status_view; status_view();"
         "sys.exit('nbformat' in sys.modules)"

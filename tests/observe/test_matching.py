@@ -19,7 +19,7 @@ def test_messages_pair_up_in_order():
             event(1, 1, "recv", peer=0),
         ]
     )
-    # By order alone: torch does not look at sizes either.
+    # By order only: torch does not look at sizes either.
     assert ends(matching.pairs) == [((0, 0), (1, 0)), ((0, 1), (1, 1))]
     assert matching.unmatched_sends == matching.unmatched_recvs == []
 

@@ -9,7 +9,7 @@ from course_lib.simulate.cluster import Cluster
 from course_lib.simulate.hardware import A100_80GB, GB, Link
 from course_lib.simulate.mesh_traffic import Replicas, ring_seconds, send_seconds
 
-# 8 devices a node, 4 adapters of 1 byte a second; 10 bytes a second inside
+# 8 devices per node, 4 adapters of 1 byte per second; 10 bytes per second inside
 PLAIN = Cluster("plain", A100_80GB, 8, Link("in", 0, 10.0), Link("out", 0, 1.0), 4, nodes=4)
 
 

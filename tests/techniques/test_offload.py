@@ -1,4 +1,4 @@
-"""The optimizer on the host: the same steps, four bytes a parameter over the bus."""
+"""The optimizer on the host: the same steps, four bytes per parameter over the bus."""
 
 import torch
 import torch.distributed as dist

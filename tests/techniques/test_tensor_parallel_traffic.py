@@ -79,7 +79,7 @@ def test_kept_activations_are_those_of_korthikanti_table_2(size):
 
     Leave out the masks (1 byte: two whole, none in the attention) and double the rest for 4 bytes:
     sbh(16 + 48/t) and sbh 64/t. What the fused attention keeps of its rows and a norm of its tokens
-    is less than 4 numbers a token and head.
+    is less than 4 numbers per token and head.
     """
     sbh = BATCH * TOKENS * WIDTH
     for sequence, wanted in ((False, sbh * (16 + 48 / size)), (True, sbh * 64 / size)):

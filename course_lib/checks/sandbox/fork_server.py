@@ -215,7 +215,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _memory_of(pid: int) -> int:
-    """Bytes that belong to this process alone, or are shared memory."""
+    """Bytes that belong to this process only, or are shared memory."""
     with contextlib.suppress(OSError):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         sizes = [line.split()[1] for line in lines if line.startswith(("RssAnon", "RssShmem"))]

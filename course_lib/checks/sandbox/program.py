@@ -113,5 +113,5 @@ def _sentence(problem: BaseException, piece: Piece) -> str:
         steps = traceback.extract_tb(problem.__traceback__)
         line = next((step.lineno for step in reversed(steps) if step.filename == piece.file), None)
         message = str(problem)
-    place = f"line {line} of its cell" if line else "its cell"
-    return f"{place} raises {type(problem).__name__}: {message}".removesuffix(": ")
+    where = f"line {line} of its cell" if line else "its cell"
+    return f"{where} raises {type(problem).__name__}: {message}".removesuffix(": ")

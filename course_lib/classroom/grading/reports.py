@@ -190,8 +190,8 @@ def _overview(graded: Graded, names: dict[str, str]) -> str:
         )
     parts.append("</table>\n<h2>By exercise</h2>\n<table><tr><th>exercise</th><th>passed</th>")
     parts.append("<th>the commonest failures</th></tr>")
-    for place, result in enumerate(first.results):
-        column = [report.results[place] for report in graded.reports]
+    for index, result in enumerate(first.results):
+        column = [report.results[index] for report in graded.reports]
         passed = sum(r.status == PASSED for r in column)
         common = Counter(_cause(r) for r in column if r.status == FAILED).most_common(3)
         failures = "<br>".join(f"{count} × {_(cause)}" for cause, count in common)

@@ -1,6 +1,6 @@
 """Calls that do not fit together and yet pass: gloo moves bytes, whatever they are bytes of.
 
-One rank alone cannot see it. Its record and its partner's, side by side, can.
+No single rank can see it. Its record and its partner's, side by side, can.
 """
 
 from course_lib.observe import CommEvent, RankWarning, Trace

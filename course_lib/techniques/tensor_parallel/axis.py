@@ -74,7 +74,7 @@ class Share:
 def even_share(axis: TensorAxis, dim: int, whole: int, what: str) -> Share:
     """Equal parts along `dim`, one for each rank; `what` names the elements for the error."""
     if whole % axis.size:
-        raise ValueError(f"{whole} {what} cannot be cut into {axis.size} equal parts, one a rank")
+        raise ValueError(f"{whole} {what} cannot be cut into {axis.size} equal parts, one per rank")
     return Share(dim, whole, axis.size, axis.rank)
 
 

@@ -4,7 +4,7 @@
     embedding    tokens by vocabulary              1 forward (g)
     block        attention by heads, then MLP      2 forward (g), 2 backward (f)
     head         logits by vocabulary              1 backward (f)
-    loss         from the parts of the logits      2 forward, of 3 numbers a token
+    loss         from the parts of the logits      2 forward, of 3 numbers per token
 
 All ranks of the group get the same tokens and targets, and compute the same loss. `embedding`,
 `blocks` and `head` take and return tensors, so they can be stages of a pipeline:

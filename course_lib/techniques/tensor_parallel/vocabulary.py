@@ -5,7 +5,7 @@ over the ranks (g) has every row once.
 
 Cross-entropy: the logits (B, T, V/t) stay where they are. With z the logits of one token and y its
 target, the loss is log(sum_v exp z_v) - z_y. Each rank can compute its part of both terms, so what
-has to travel is three numbers a token and not V:
+has to travel is three numbers per token and not V:
 
     all-reduce (max)    max_v z_v                           b s elements
     all-reduce (sum)    sum_v exp(z_v - max), z_y - max     2 b s elements

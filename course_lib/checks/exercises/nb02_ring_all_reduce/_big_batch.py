@@ -6,7 +6,7 @@ from torch import nn
 from course_lib.checks import reference
 from course_lib.checks.exercise import Case
 
-BATCH = 4  # samples a rank
+BATCH = 4  # samples per rank
 STEPS = 2  # the second shows what the first left behind
 LEARNING_RATE = 0.1
 BACKWARD = "check: backward"  # the span around loss.backward()

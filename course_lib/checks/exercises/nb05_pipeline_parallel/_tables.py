@@ -78,7 +78,7 @@ def borrowed(name: str) -> Finding | None:
 
 def read_table(value: Any, ranks: int) -> Table | Finding:
     """The table in `value`, or what keeps it from being one."""
-    expected = f"a list of {ranks} rows, one a rank, of operations (kind, stage, microbatch)"
+    expected = f"a list of {ranks} rows, one per rank, of operations (kind, stage, microbatch)"
     if not isinstance(value, list):
         kind = kind_of(value)
         return Finding(f"this is {kind}, not a table", expected=expected, got=kind)
@@ -95,10 +95,10 @@ def read_table(value: Any, ranks: int) -> Table | Finding:
     for rank, row in enumerate(value):
         if not isinstance(row, list):
             return Finding(f"the row of rank {rank} is {kind_of(row)}", expected=expected)
-        for place, op in enumerate(row):
+        for index, op in enumerate(row):
             if not _is_op(op):
                 return Finding(
-                    f"position {place} of rank {rank} is not an operation",
+                    f"position {index} of rank {rank} is not an operation",
                     expected='such as Op("F", 0, 3): kind, stage, microbatch',
                     got=f"{op.kind if isinstance(op, Other) else op!r}",
                 )
@@ -113,14 +113,14 @@ def run_table(table: Table, microbatches: int, weight: float | None = None) -> T
     """Its timeline; or, if it cannot run, why."""
     most = max((op.microbatch for row in table for op in row), default=-1)
     if most >= microbatches:
-        rank, place = next(
+        rank, index = next(
             (r, n) for r, row in enumerate(table) for n, op in enumerate(row) if op[2] == most
         )
         return Finding(
             f"there is no microbatch {most}: {microbatches} of them count from 0 to "
             f"{microbatches - 1}",
             expected=f"microbatches 0 to {microbatches - 1}",
-            got=f"{table[rank][place]} at position {place} of rank {rank}",
+            got=f"{table[rank][index]} at position {index} of rank {rank}",
         )
     try:
         timeline = simulate(table, FORWARD, BACKWARD, weight)

@@ -131,14 +131,14 @@ def _kept(case: Case, observation: Observation) -> Finding | None:
     """Two layers at most, gathered one by one in each direction, none at the end."""
     for rank, seen in enumerate(observation.values):
         held: set[int] = set()
-        for place, (what, unit) in enumerate(seen["log"]):
+        for index, (what, unit) in enumerate(seen["log"]):
             if what == "gather":
                 if unit in held:
                     return Finding(
                         f"the gradients are right, but layer {unit} was gathered while it was "
                         "there already",
                         rank,
-                        got=_shown(seen["log"][: place + 1]),
+                        got=_shown(seen["log"][: index + 1]),
                     )
                 held.add(unit)
             elif what == "release":
@@ -149,7 +149,7 @@ def _kept(case: Case, observation: Observation) -> Finding | None:
                     "release a layer as soon as its pass is over",
                     rank,
                     expected="at most 2 layers gathered at any time",
-                    got=f"{len(held)} layers: {_shown(seen['log'][: place + 1])}",
+                    got=f"{len(held)} layers: {_shown(seen['log'][: index + 1])}",
                 )
         if held:
             return Finding(
@@ -168,11 +168,11 @@ def _prefetched(case: Case, observation: Observation) -> Finding | None:
         log: Log = seen["log"]
         for kind, words, ahead in (("F", "forward", 1), ("B", "backward", -1)):
             for unit in range(last + 1):
-                place, following = log.index((kind, unit)), unit + ahead
+                index, following = log.index((kind, unit)), unit + ahead
                 if not 0 <= following <= last:
                     continue
                 moments = [
-                    i for i, (w, u) in enumerate(log[:place]) if (w, u) == ("gather", following)
+                    i for i, (w, u) in enumerate(log[:index]) if (w, u) == ("gather", following)
                 ]
                 needed = 1 if kind == "F" else 2
                 if len(moments) < needed:
@@ -181,15 +181,15 @@ def _prefetched(case: Case, observation: Observation) -> Finding | None:
                         f"{following} is not on its way yet: start its gather before",
                         rank,
                         expected=f"gather {following} before {kind} {unit}",
-                        got=_shown(log[max(0, place - 3) : place + 3]),
+                        got=_shown(log[max(0, index - 3) : index + 3]),
                     )
-                if ("wait", following) in log[moments[-1] : place]:
+                if ("wait", following) in log[moments[-1] : index]:
                     return Finding(
                         f"the gradients are right, but layer {following} was waited for before "
                         f"layer {unit} ran {words}, so nothing overlaps: wait just before its use",
                         rank,
                         expected=f"{kind} {unit} before wait {following}",
-                        got=_shown(log[max(0, place - 3) : place + 3]),
+                        got=_shown(log[max(0, index - 3) : index + 3]),
                     )
     return None
 

@@ -87,7 +87,7 @@ def _bytes_cause(got: float, stage: int, n: int) -> str:
 
 def _with_optimizer(optimizer: float, stage: int, n: int) -> float:
     parts = (optimizer, 2, 2)
-    return sum(part / n if stage > place else part for place, part in enumerate(parts))
+    return sum(part / n if stage > index else part for index, part in enumerate(parts))
 
 
 def _sent_cause(got: float, want: float, stage: int, n: int) -> str:
