@@ -119,13 +119,13 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         likely = problem
     elif pipeline * tensor > best[0] * best[2]:
         likely = (
-            f"it fits, but less model parallelism fits too: {best[0] * best[2]} devices per replica "
-            f"instead of {pipeline * tensor}, and so more replicas"
+            f"it fits, but less model parallelism fits too: {best[0] * best[2]} devices per "
+            f"replica instead of {pipeline * tensor}, and so more replicas"
         )
     else:
         likely = (
-            "it fits with as few devices per replica, but inside a node the tensor axis comes first: "
-            "it has no bubble"
+            "it fits with as few devices per replica, but inside a node the tensor axis comes "
+            "first: it has no bubble"
         )
     return Finding(likely, input=case.label, expected=_shown(best), got=_shown(mesh))
 
