@@ -86,8 +86,7 @@ def _judge_bytes(case: Case, observation: Observation) -> Finding | None:
             )
         elif len(set(loads[:-1])) == 1 and loads[-1] - loads[0] == sum(sizes) % servers:
             likely = (
-                "the remainder of the division lands on one server: spread it, one "
-                "element each"
+                "the remainder of the division lands on one server: spread it, one element each"
             )
         elif max(loads) - min(loads) <= len(sizes):
             likely = (
