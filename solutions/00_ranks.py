@@ -691,7 +691,7 @@ def then_train(trace):
 
 
 replayed = {
-    "your broadcast": then_train(run_ranks(spread_from_0, 8, broadcast_by_sends).trace),
+    "your broadcast": then_train(run_ranks(spread_from_0, 8, my_broadcast).trace),
     "dist.broadcast, as a tree": then_train(run_ranks(spread_from_0, 8, dist.broadcast).trace),
 }
 print("your guesses:", guessed(guess_one_by_one, guess_tree))

@@ -22,7 +22,7 @@
 # - bound the staleness, and choose the bound;
 # - explain why most training today does without servers, by the bytes on the busiest link.
 #
-# **You need** `send` and `recv` from [lesson 00](00_ranks.ipynb). **It takes** 85 minutes to the
+# **You need** `send` and `recv` from [lesson 00](00_ranks.ipynb). **It takes** 95 minutes to the
 # end of section 5, and 40 for sections 6 and 7 and the assignment; sections 8 to 12 are optional.
 # The machine needs a minute. Each exercise says how hard it is (● a few lines, ●● two ideas
 # together, ●●● the hard one) and how long it takes.
@@ -87,7 +87,7 @@ print(f"the examples: {636e12 / machines / 1e9:.0f} GB for each of {machines} ma
 #
 # The factor $n_w / B$ is the worker's *share*.
 #
-# ### Exercise 1: `push_and_pull` (●● 15 minutes)
+# ### Exercise 1: `push_and_pull` (●● 10 minutes)
 #
 # The server holds `values`. Every worker has its `gradient` and its `share`. One step: all push,
 # the server subtracts `lr` times the gradient of the whole batch, all pull. Every rank returns the
@@ -259,7 +259,7 @@ traffic_bars(traffic, per_tensor=4 * NUMEL)
 #
 # More servers help: with $m$ of them each has $S/m$ of the parameters.
 #
-# ### Exercise 3: `bytes_sent` (● 10 minutes)
+# ### Exercise 3: `bytes_sent` (● 5 minutes)
 #
 # What leaves one server, one worker, one rank of a ring in one step?
 
@@ -359,7 +359,7 @@ guess_best = 0.2
 # nothing else moves. With one place for each server the arcs between them would be very uneven. So
 # each server has many: *virtual servers*.
 #
-# ### Exercise 5: `ring_owners` (●● 15 minutes)
+# ### Exercise 5: `ring_owners` (●● 10 minutes)
 #
 # `place(text)` says where on the ring a text lies. The rules are in the docstring; above the
 # highest point the ring starts again.

@@ -23,7 +23,7 @@
 # - read the report of a ring that hangs, and name the line that is wrong.
 #
 # **You need** `send`, `recv` and `isend` from [lesson 00](00_ranks.ipynb). **It takes** 90 minutes
-# to the end of section 5, and 50 for sections 6 and 7 with their exercises and for the assignment;
+# to the end of section 5, and 60 for sections 6 and 7 with their exercises and for the assignment;
 # sections 8 and 9 are optional. The machine needs a minute. Each exercise says how hard it is (● a
 # few lines, ●● two ideas together, ●●● the hard one) and how long it takes.
 

@@ -23,7 +23,7 @@
 # - keep 1/t of the activations between the layers (sequence parallelism), and say what that costs.
 #
 # **You need** `all_reduce` from [lesson 00](00_ranks.ipynb) and
-# [lesson 02](02_ring_all_reduce.ipynb). **It takes** 80 minutes to the end of section 8, and 35 for
+# [lesson 02](02_ring_all_reduce.ipynb). **It takes** 90 minutes to the end of section 8, and 30 for
 # section 10 and the assignment; sections 9, 11 and 12 are optional. The machine needs a minute.
 # Each exercise says how hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how
 # long it takes.
@@ -101,7 +101,7 @@ print("your guess:", guessed(guess_shape))
 # One trap before you write it: torch keeps $A$ transposed. `nn.Linear(K, N).weight` has shape (N,
 # K), and a *column* of $A$ is a *row* of `weight`.
 #
-# ### Exercise 1: `column_linear` (● 10 minutes)
+# ### Exercise 1: `column_linear` (● 5 minutes)
 #
 # Every rank gets the whole `x`, `weight` and `bias`. Return this rank's columns of the output,
 # without computing the others, and without sending anything.
@@ -123,7 +123,7 @@ check(column_linear)
 # Stuck, here or later? `hint(column_linear)` gives a nudge, `hint(column_linear, 2)` more, and
 # `hint(column_linear, 3)` almost the answer.
 #
-# ### Exercise 2: `row_linear` (● 10 minutes)
+# ### Exercise 2: `row_linear` (● 5 minutes)
 #
 # Now `x_part` holds this rank's columns of `x` only. Return the whole output on every rank. (No
 # gradients yet: that is section 3.) Mind the bias.
@@ -497,7 +497,7 @@ print("your guess:", guessed(guess_logits_mb))
 # and both terms are sums to which each rank contributes what it has. Subtract the largest logit
 # (over all ranks) from every $z$ first: $e^{z}$ overflows for $z > 88$ in float32.
 #
-# ### Exercise 9: `vocab_cross_entropy` (●●● 20 minutes)
+# ### Exercise 9: `vocab_cross_entropy` (●●● 15 minutes)
 #
 # `dist.all_reduce(largest, dist.ReduceOp.MAX)` finds the largest. The loss does not depend on it,
 # so it needs no gradient. For the two sums use `megatron_g`: then autograd does the rest. Rank $r$
@@ -912,7 +912,7 @@ print("your guess:", guessed(guess_kept_gb))
 # Every step of the ring waits for the slowest link: 25 GB/s instead of 300 GB/s, so about 12 times.
 # </details>
 #
-# ## 13. Assignment: `sequence_parallel_mlp` (●●● 25 minutes)
+# ## 13. Assignment: `sequence_parallel_mlp` (●●● 20 minutes)
 #
 # An all-reduce is a reduce-scatter followed by an all-gather
 # ([lesson 02](02_ring_all_reduce.ipynb)). Between two layers stands only what treats every token by

@@ -22,7 +22,7 @@
 # - say what interleaving and zero-bubble schedules gain, and what they pay for it.
 #
 # **You need** `send`, `recv` and `isend` from [lesson 00](00_ranks.ipynb). **It takes** 90 minutes
-# to the end of section 7, 25 for section 8 and 25 for the assignment; sections 9 to 12 are
+# to the end of section 7, 20 for section 8 and 20 for the assignment; sections 9 to 12 are
 # optional. The machine needs a minute. Each exercise says how hard it is (● a few lines, ●● two
 # ideas together, ●●● the hard one) and how long it takes.
 
@@ -107,7 +107,7 @@ print("the same gradient as in one piece:", torch.equal(first.weight.grad, expec
 # %% [markdown]
 # Two tensors cross: `arrived` forward, `arrived.grad` back.
 #
-# ### Exercise 1: `two_stage_step` (●● 15 minutes)
+# ### Exercise 1: `two_stage_step` (●● 10 minutes)
 #
 # Now on two ranks. Rank 0 has the first half of the layers as `module` and reads `inputs`. Rank 1
 # has the second half and reads `targets`. (Both get both; the other one is filled with nan.) What
@@ -217,7 +217,7 @@ print("your guess for p = 8:", guessed(guess_m))
 #
 # GPipe's schedule is the simplest that there is: on every stage all forwards, then all backwards.
 #
-# ### Exercise 3: `gpipe_schedule` (● 10 minutes)
+# ### Exercise 3: `gpipe_schedule` (● 5 minutes)
 #
 # Return one row for each of the $p$ ranks, a list of `Op`s. Stage $s$ is on rank $s$.
 
@@ -615,7 +615,7 @@ validate(my_1f1b(3, 4))  # no complaint
 simulate_blocking(my_1f1b(3, 4))
 
 # %% [markdown]
-# ### Exercise 7: `stuck_ranks` (●● 15 minutes)
+# ### Exercise 7: `stuck_ranks` (●● 10 minutes)
 #
 # Write the heart of it. `programs[r]` lists what rank $r$ does: `("send", peer)`, `("recv", peer)`
 # or `("run", name)`. A send and a recv are over when both ranks have come to them, each naming the
@@ -678,7 +678,7 @@ guess_messages = 2
 ### END SOLUTION
 
 # %% [markdown]
-# ### Exercise 8: `interleaved_schedule` (●●● 20 minutes)
+# ### Exercise 8: `interleaved_schedule` (●●● 15 minutes)
 #
 # $m$ is a multiple of $p$. Write the forwards of rank $r$ as one list: microbatches go in groups of
 # $p$, a group through the first stage of the rank, then through its second, and so on; then the

@@ -22,10 +22,10 @@
 # - clip a gradient of which every rank has another part.
 #
 # **You need** reduce-scatter and all-gather from [lesson 02](02_ring_all_reduce.ipynb), hooks from
-# [lesson 03](03_data_parallel.ipynb). **It takes** two hours with the assignment: 85 minutes to the
-# end of section 6, where the exercises are done, 15 to compare with PyTorch, 20 for the assignment.
-# The machine needs less than a minute. Each exercise says how hard it is (● a few lines, ●● two
-# ideas together, ●●● the hard one) and how long it takes.
+# [lesson 03](03_data_parallel.ipynb). **It takes** 100 minutes to the end of section 6, where the
+# exercises are done, and 20 for the assignment; sections 7 to 9, another 20, are optional. The
+# machine needs a minute. Each exercise says how hard it is (● a few lines, ●● two ideas together,
+# ●●● the hard one) and how long it takes.
 
 # %%
 from functools import partial
@@ -246,7 +246,7 @@ print("rank 1 of 4 owns", row.chunk(4)[1])
 # writes rank r's `mine` into everybody's `parts[r]`. Both return when the result is there. With
 # `async_op=True` they return a handle at once, whose `wait()` returns when the result is there.
 #
-# ### Exercise 2: `zero1` (●● 20 minutes)
+# ### Exercise 2: `zero1` (●● 15 minutes)
 #
 # - First make the ranks equal: rank 0's parameters count, the frozen ones too.
 # - The shard is a parameter of its own, a *clone* of this rank's chunk of all trainable parameters.
@@ -519,7 +519,7 @@ def shard_layer(layer):
 check(shard_layer)
 
 # %% [markdown]
-# ### Exercise 5: `zero3_step` (●●● 30 minutes)
+# ### Exercise 5: `zero3_step` (●●● 25 minutes)
 #
 # Now a whole step: forward and backward through a list of `units`. Each has
 #
