@@ -203,7 +203,8 @@ hint(memory_wall)
 #
 # Distributed training starts the *same* program several times. Each copy is called a **rank** and
 # has a number, from 0 up. How many there are is the **world size**. On a cluster each rank has a
-# GPU. Here each rank is a process on your CPU; the code is the same.
+# GPU, and PyTorch hands its messages to a library called NCCL. Here each rank is a process on your
+# CPU, and the library is gloo; the code is the same.
 #
 # The next cell starts four of them. `%%ranks 4` runs the cell on four ranks and shows what each
 # printed, and the value of its last line.
@@ -706,11 +707,11 @@ schedule_gantt(replayed)
 # In training, ranks are never equally fast. In the next cell rank 0 has two units of work to do,
 # rank 1 four, rank 2 six and rank 3 eight. Then all of them call the all-gather.
 #
-# **Predict.** Which ranks wait, and for whom? Is PyTorch's all-gather any better at it than yours?
+# **Predict.** Which ranks wait, and for whom? Is PyTorch's all-gather done sooner than yours?
 
 # %%
 ### BEGIN SOLUTION
-guess_who_waits = "all for rank 3, with either"
+guess_who_waits = "all for rank 3; PyTorch's is done sooner"
 ### END SOLUTION
 
 
@@ -729,8 +730,11 @@ print("your guess:", guessed(guess_who_waits))
 schedule_gantt({name: work_before(runs[name].trace) for name in runs if "gather" in name})
 
 # %% [markdown]
-# **Explain.** All wait for rank 3, in both. No algorithm can help: everybody needs what rank 3 does
-# not have yet. A collective is as late as its last rank.
+# **Explain.** All wait for rank 3, in both: it works for eight units, and nobody can have its
+# tensor before. No algorithm can help with that. A collective is as late as its last rank. What
+# differs is how much is left to do then. With four broadcasts in turn, as in the solution, the very
+# first already waits for rank 3, and nine units of messages follow its work. In the ring that is
+# drawn for PyTorch's, three follow: every rank sends at the same time.
 #
 # ### Everyone must call it
 #

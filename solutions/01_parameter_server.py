@@ -834,7 +834,7 @@ if solved(bytes_sent):
 # | time that workers stood idle, two systems before | 32 % and 53 % |
 # | the same, parameter server | under 2 % |
 # | keys sent once and then named by a hash | about half of the traffic saved |
-# | filters (KKT) | over 93 % of all features need not be sent |
+# | a filter for features whose weight would stay zero | over 93 % need not be sent |
 #
 # DistBelief (NIPS 2012) trained with up to 200 asynchronous replicas, with Adagrad, whose steps
 # shrink where gradients are large: one answer to section 6.

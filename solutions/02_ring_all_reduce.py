@@ -998,6 +998,8 @@ print("your guesses:", guessed(guess_yours, guess_fused))
 # | 128 GPUs (32 machines of 4) | 90 % | 90 % | 79 % | 25 Gbit/s RoCE |
 # | 512 Pascal GPUs (128 machines of 4) | 90 % | 90 % | 68 % | 25 Gbit/s RoCE |
 #
+# (RoCE: network cards write into each other's memory, over Ethernet.)
+#
 # Both rows are from Horovod's README, the first from an earlier version of it. The two are often
 # mixed up: 68 % belongs to 512 GPUs.
 #
