@@ -92,7 +92,7 @@ def does_too_much{signature}:
 '''
 _CELLS = '''\
 # %% [markdown]
-# ### The title of {name}
+# ### Exercise: `{name}` (● 10 minutes)
 #
 # What is asked, and why.
 

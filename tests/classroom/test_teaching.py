@@ -54,7 +54,7 @@ def test_the_worked_example_followed_to_the_letter(guide, root, tmp_path):
     (copy / written[0]).write_text(check)
     (copy / written[1]).write_text(answers)
     lesson = (copy / written[2]).read_text()
-    begin = lesson.index("# %% [markdown]\n# ### The title of neighbour_sum")
+    begin = lesson.index("# %% [markdown]\n# ### Exercise: `neighbour_sum`")
     end = lesson.index("check(neighbour_sum)\n") + len("check(neighbour_sum)\n")
     (copy / written[2]).write_text(lesson[:begin] + cells + lesson[end:])
     run(build)
