@@ -26,6 +26,7 @@ import torch.distributed as dist
 
 from course_lib.checks import compare, gates, inputs, reference
 from course_lib.checks.answers import plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 
@@ -67,7 +68,11 @@ EXERCISE = Exercise(
         "Nearly the answer.",
     ),
     passed="the property that was shown",
-    allowed=gates.POINT_TO_POINT,
+    contract=Contract(
+        anew=True,
+        allowed=gates.POINT_TO_POINT,
+        sends="what, how much, to whom",
+    ),
 )
 '''
 _ANSWERS = '''\
