@@ -22,14 +22,17 @@ def spread(
     shape: int | tuple[int, ...],
     dtype: torch.dtype = torch.float32,
 ) -> list[torch.Tensor]:
-    """A random tensor for each rank: magnitudes from 1e-3 to 1e3, or whole numbers to 10^6."""
+    """A random tensor for each rank: magnitudes from 1e-6 to 1e6, or whole numbers to 10^6.
+
+    They are more than float16 can hold, but no sum of them is more than bfloat16 can.
+    """
     generator = torch.Generator().manual_seed(rng.getrandbits(63))
     shape = (shape,) if isinstance(shape, int) else shape
     tensors = []
     for _ in range(world_size):
         if dtype.is_floating_point:
             sign = torch.randint(0, 2, shape, generator=generator) * 2.0 - 1
-            power = torch.rand(shape, generator=generator, dtype=torch.float64) * 6 - 3
+            power = torch.rand(shape, generator=generator, dtype=torch.float64) * 12 - 6
             tensors.append((sign * 10**power).to(dtype))
         else:
             tensors.append(torch.randint(-(10**6), 10**6, shape, generator=generator, dtype=dtype))

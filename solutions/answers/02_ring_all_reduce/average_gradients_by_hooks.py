@@ -9,8 +9,8 @@ from course_lib.checks.known_answers import right, wrong
 
 @right
 def average_gradients_by_hooks(model):
-    for value in model.state_dict().values():
-        dist.broadcast(value, 0)
+    for value in [*model.parameters(), *model.buffers()]:
+        dist.broadcast(value.data, 0)
     works = {}
 
     def reduce(parameter):

@@ -13,9 +13,9 @@ from ._common import exchange, gathered, ring, ring_of, swap
 @right
 def ring_all_gather(chunk, group=None):
     members, me, left, right = ring(group)
-    parts = {me: chunk.clone()}
+    parts = {me: chunk.flatten().clone()}
     for step in range(1, len(members)):
-        arriving = torch.empty_like(chunk)
+        arriving = torch.empty_like(parts[me])
         swap(parts[(me - step + 1) % len(members)], arriving, right, left, group)
         parts[(me - step) % len(members)] = arriving
     return torch.cat([parts[i] for i in range(len(members))])

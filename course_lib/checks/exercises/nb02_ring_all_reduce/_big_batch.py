@@ -12,7 +12,7 @@ LEARNING_RATE = 0.1
 BACKWARD = "check: backward"  # the span around loss.backward()
 _SLACK = 1e-4  # of the largest gradient of a parameter: float32 through three layers
 
-# Options of `Net`
+# Options of `Net`; a buffer brings an integer one along, and one that is not saved
 FROZEN, UNUSED, TIED, BUFFER = "frozen", "unused", "tied", "buffer"
 
 
@@ -35,6 +35,8 @@ class Net(nn.Module):
         if BUFFER in options:
             self.scale: torch.Tensor
             self.register_buffer("scale", torch.ones(6))
+            self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+            self.register_buffer("noise", torch.zeros(3), persistent=False)  # not in state_dict()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         h = torch.tanh(self.first(x))  # (B, 6)
@@ -51,6 +53,29 @@ class Net(nn.Module):
 # ---------------------------------------------------------------------------------------------
 
 
+def tensors_of(model: nn.Module) -> dict[str, torch.Tensor]:
+    """All that ranks have to share: parameters and buffers, also those that are not saved."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def drawn_state(options: list[str], generator: torch.Generator) -> dict[str, torch.Tensor]:
+    """Values for all of `tensors_of`; whole numbers are larger than float32 can tell apart."""
+    state = {}
+    for name, tensor in tensors_of(Net(options)).items():
+        if tensor.is_floating_point():
+            state[name] = torch.randn(tensor.shape, generator=generator) / 2
+        else:
+            state[name] = torch.randint(2**40, 2**50, tensor.shape, generator=generator)
+    return state
+
+
+def fill(model: nn.Module, state: dict[str, torch.Tensor]) -> None:
+    """Write values into all of `tensors_of`."""
+    with torch.no_grad():
+        for name, tensor in tensors_of(model).items():
+            tensor.copy_(state[name])
+
+
 def descend(model: nn.Module) -> None:
     """One step of plain gradient descent. (torch.optim would load the compiler on every rank.)"""
     with torch.no_grad():
@@ -63,7 +88,7 @@ def big_batch_gradients(case: Case) -> list[dict[str, reference.Reference | None
     """The reference: one process, float64, all ranks' samples in one batch; by step and name."""
     data = case.data
     model = Net(data["options"])
-    model.load_state_dict(data["states"][0])
+    fill(model, data["states"][0])
     model.double()
     parameters = dict(model.named_parameters())
     steps = []

@@ -1,7 +1,5 @@
 """Whether gradients were on their way while backward still ran: by order of issue, not by time."""
 
-import itertools
-
 from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.observe import CommEvent
 
@@ -37,12 +35,18 @@ def overlap(case: Case, observation: Observation) -> Finding | None:
                 expected=f"{once} bytes all-reduced in {STEPS} steps",
                 got=f"{nbytes} bytes",
             )
-        half_way = observation.values[rank]["half_way"]
+        seen = observation.values[rank]
         finding = _bunched(inside, len(expected), rank)
         each = len(inside) // STEPS
         for step in range(STEPS):
             events = inside[step * each : (step + 1) * each]
-            finding = finding or _late(events, half_way[step], rank) or _waits(events, rank)
+            ready = seen["ready"][step * each : (step + 1) * each]
+            finding = (
+                finding
+                or _late(events, seen["half_way"][step], rank)
+                or _waits(events, seen["ends"][step], rank)
+                or _held_back(events, ready, rank)
+            )
         if finding:
             return finding
     return None
@@ -73,14 +77,30 @@ def _late(events: list[CommEvent], half_way: float, rank: int) -> Finding | None
     )
 
 
-def _waits(events: list[CommEvent], rank: int) -> Finding | None:
-    for event, following in itertools.pairwise(events):
-        if event.blocking or (event.waited is not None and event.waited <= following.issued):
+def _waits(events: list[CommEvent], end: float, rank: int) -> Finding | None:
+    for event in events:
+        if event.blocking or (event.waited is not None and event.waited < end):
             return Finding(
-                "the gradients are right, but the hook waits for its all-reduce, and backward with "
+                "the gradients are right, but the hook waits for an all-reduce, and backward with "
                 "it: pass async_op=True, keep the handle, and wait in synchronize",
                 rank,
-                expected="the next all-reduce issued while this one is under way",
-                got="each all-reduce waited for before the next was issued",
+                expected="no wait before backward has ended",
+                got="a wait inside backward",
             )
     return None
+
+
+def _held_back(events: list[CommEvent], ready: list[float], rank: int) -> Finding | None:
+    """Each leaves before the next is ready; `ready` are the times, in the same order."""
+    late = sum(
+        event.issued > following for event, following in zip(events, ready[1:], strict=False)
+    )
+    if not late:
+        return None
+    return Finding(
+        "the gradients are right, but some wait for others before they leave: start each "
+        "gradient's all-reduce in its own hook",
+        rank,
+        expected="each all-reduce issued before the next gradient is ready",
+        got=f"{late} of {len(events)} issued later",
+    )

@@ -35,6 +35,9 @@ from ._big_batch import (
     Net,
     big_batch_gradients,
     descend,
+    drawn_state,
+    fill,
+    tensors_of,
 )
 from ._overlap import overlap
 
@@ -64,15 +67,7 @@ def _case(
     clue: str = "",
 ) -> Case:
     generator = torch.Generator().manual_seed(rng.getrandbits(63))
-    template = Net(options).state_dict()
-    states = []
-    for _ in range(world_size):
-        state = {
-            name: torch.randn(t.shape, generator=generator) / 2 for name, t in template.items()
-        }
-        if TIED in options:
-            state["again.weight"] = state["middle.weight"]
-        states.append(state)
+    states = [drawn_state(options, generator) for _ in range(world_size)]
     if equal_start:
         states = states[:1] * world_size
     data = {
@@ -84,7 +79,7 @@ def _case(
     start = "that start equal" if equal_start else "that start unequal"
     ranks = f"{world_size} ranks {start}" if world_size > 1 else "1 rank"
     traits = {FROZEN: "a frozen parameter", UNUSED: "an unused layer"}
-    traits |= {TIED: "a weight shared by two layers", BUFFER: "a buffer"}
+    traits |= {TIED: "a weight shared by two layers", BUFFER: "buffers"}
     having = f", with {', '.join(traits[option] for option in options)}" if options else ""
     return Case(world_size, f"{STEPS} steps of a small network on {ranks}{having}", data, clue)
 
@@ -92,23 +87,34 @@ def _case(
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank, data = dist.get_rank(), case.data
     model = Net(data["options"])
-    model.load_state_dict(data["states"][rank])
+    fill(model, data["states"][rank])
+    ready: list[float] = []
+    for parameter in model.parameters():  # before the answer's own hooks, so each comes first
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(lambda _: ready.append(time.monotonic()))
     synchronize = answer(model)
     if not callable(synchronize):
         return {"synchronize": plain(synchronize)}
-    started = plain(dict(model.state_dict()))
+    started = plain(tensors_of(model))
     half_way: list[float] = []
     model.first.register_forward_hook(lambda _, __, h: _note_arrival(h, half_way))
-    gradients = []
+    gradients, ends = [], []
     for x, y in zip(data["x"], data["y"], strict=True):
         loss = nn.functional.mse_loss(model(x[rank]), y[rank])
         with record_function(BACKWARD):
             loss.backward()
+        ends.append(time.monotonic())
         synchronize()
         gradients.append({name: plain(p.grad) for name, p in model.named_parameters()})
         descend(model)
         model.zero_grad()
-    return {"started": started, "gradients": gradients, "half_way": half_way}
+    return {
+        "started": started,
+        "gradients": gradients,
+        "half_way": half_way,
+        "ready": ready,
+        "ends": ends,
+    }
 
 
 def _note_arrival(output: torch.Tensor, times: list[float]) -> None:
@@ -141,9 +147,10 @@ def _form(case: Case, observation: Observation) -> Finding | None:
 
 def _start(case: Case, observation: Observation) -> Finding | None:
     """All ranks begin with rank 0's parameters and buffers."""
+    parameters = dict(Net(case.data["options"]).named_parameters())
     for rank, seen in enumerate(observation.values):
         for name, tensor in case.data["states"][0].items():
-            kind = "buffer" if name == "scale" else "parameter"
+            kind = "parameter" if name in parameters else "buffer"
             finding = compare.mismatch(
                 seen["started"][name],
                 reference.moved(tensor),
@@ -188,9 +195,6 @@ def _gradient(got: Any, want: reference.Reference | None, rank: int) -> Finding 
     if finding and ((got.double() - want.parts[rank]).abs() <= want.tolerance).all():
         return replace(finding, likely="this is the rank's own gradient, which nobody averaged")
     return finding
-
-
-#
 
 
 EXERCISE = Exercise(

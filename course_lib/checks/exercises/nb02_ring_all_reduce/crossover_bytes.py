@@ -24,6 +24,7 @@ def _crossover_cases(rng: random.Random) -> list[Case]:
         Case(1, "1, 2 and 3 ranks", {"settings": [(n, 1e-5, 1e-9) for n in (1, 2, 3)]}),
         _random_settings(rng, (8, 5, 6)),
         _random_settings(rng, (64, 100, 1024)),
+        _random_settings(rng, tuple(rng.randrange(2, 2 ** rng.randrange(3, 14)) for _ in range(5))),
     ]
 
 

@@ -22,7 +22,7 @@ from course_lib.checks.glimpse import glimpse_inputs
 from course_lib.text import counted
 
 # Per tensor: shape and dtype; a shape marked "transposed" arrives as the .t() of its reverse.
-_F32, _F64, _I64 = torch.float32, torch.float64, torch.int64
+_F32, _F64, _I64, _BF16 = torch.float32, torch.float64, torch.int64, torch.bfloat16
 
 
 def _cases(rng: random.Random) -> list[Case]:
@@ -56,6 +56,15 @@ def _cases(rng: random.Random) -> list[Case]:
             transposed=2,
             clue="a transposed gradient is not contiguous: view(-1) fails, and reshape(-1) copies, "
             "so write back with tensor.copy_(part.view(tensor.shape))",
+        ),
+        _case(
+            rng,
+            2,
+            48,
+            [(3,), (3,), (5,), (12,), (10,), (2,)],
+            "float64 and bfloat16 in a buffer of 48 bytes",
+            dtypes=[_F64, _F64, _F64, _BF16, _BF16, _BF16],
+            clue="a buffer is full by bytes, and not every element has 4 of them",
         ),
         _case(rng, 2, 64, [], "an empty list", clue="with nothing to reduce there is no buffer"),
         _case(rng, 1, 16, [(2,), (2,), (2,)], "three tensors on one rank"),

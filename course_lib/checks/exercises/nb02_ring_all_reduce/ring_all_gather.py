@@ -31,6 +31,7 @@ def _all_gather_cases(rng: random.Random) -> list[Case]:
         legible(3, 2),
         drawn(rng, 4, 3),
         drawn(rng, 2, 1, torch.bfloat16),
+        drawn(rng, 3, (2, 3), torch.float64, clue="any shape may come in: flatten it first"),
         drawn(rng, 1, 4, clue=ALONE),
         drawn(rng, 5, 7, torch.float64),
         drawn(rng, 4, 1000, torch.int64),
@@ -41,12 +42,13 @@ def _all_gather_cases(rng: random.Random) -> list[Case]:
 def _judge_all_gather(case: Case, observation: Observation) -> Finding | None:
     chunks = case.data["inputs"]
     n, size = len(chunks), chunks[0].numel()
-    gathered = torch.cat(chunks)
+    flat = [chunk.flatten() for chunk in chunks]
+    gathered = torch.cat(flat)
     lookalikes = {
         f"chunk {q} in every place: was it received into one buffer, over and over?": chunk.repeat(
             n
         )
-        for q, chunk in enumerate(chunks)
+        for q, chunk in enumerate(flat)
     } | {
         f"all chunks, but turned by {turn}: the chunk of rank q belongs in place q": gathered.roll(
             turn * size
