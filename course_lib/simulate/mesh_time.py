@@ -84,6 +84,7 @@ class StageTimes:
         p, m = self.mesh.pipeline, microbatches
         through = self.compute + self.talk
         bubble = m * (self.slowest - through / p) + (through - self.slowest) / chunks
+        # Reads and writes all states once
         update = 2 * states.total * self.parameters / self.cluster.device.memory_bandwidth
         return StepTime(
             compute=m * self.compute / p,
