@@ -143,6 +143,33 @@ def zero_3_once_a_step(model, cluster, way):
     return price_plan(model, cluster, way)[0], seconds
 
 
+def _with(model, cluster, way, data):
+    """The right answer with other seconds for data parallelism."""
+    compute, talk = _pass(model, cluster, way)
+    passes = way["microbatches"] + way["pipeline"] - 1
+    return price_plan(model, cluster, way)[0], passes * (compute + talk) + data
+
+
+@wrong(says="gradients that are reduced hide behind nothing")
+def hides_gradients(model, cluster, way):
+    ring, compute = _ring(model, cluster, way), _pass(model, cluster, way)[0]
+    if way["zero"] == 3:
+        return _with(model, cluster, way, way["microbatches"] * max(0, 3 * ring - compute))
+    return _with(model, cluster, way, 2 * ring)
+
+
+@wrong(says="hides behind the computation")
+def hides_nothing(model, cluster, way):
+    ring = _ring(model, cluster, way)
+    times = 3 * way["microbatches"] if way["zero"] == 3 else 2
+    return _with(model, cluster, way, times * ring)
+
+
+@wrong(says="has as many adapters")
+def one_adapter_for_each_group(model, cluster, way):
+    return price_plan(model, {**cluster, "rings": 1}, way)
+
+
 @wrong(says="8 operations")
 def recomputes_for_nothing(model, cluster, way):
     compute, talk = _pass(model, cluster, way, operations=(6, 6), reduces=(4, 4))

@@ -59,12 +59,17 @@ def _data(cluster: Plain, way: Plain, own: float, compute: float, wrong: str) ->
     bandwidth = cluster["inside"]
     if d * t > cluster["per_node"]:
         adapters = min(cluster["rings"], max(1, cluster["per_node"] // t))
+        adapters = 1 if wrong == "adapter" else adapters
         bandwidth = cluster["between"] * adapters
     ring = (d - 1) / d * 2 * own / bandwidth
     if way["zero"] < 3 or wrong == "free":
         return 2 * ring
     if wrong == "once":
         return 3 * ring
+    if wrong == "hidden":
+        return m * max(0, 3 * ring - compute)
+    if wrong == "shown":
+        return m * 3 * ring
     return m * (ring + max(0, 2 * ring - compute))
 
 
@@ -74,5 +79,8 @@ TIME = {
     "data": "what data parallelism sends is left out",
     "free": "ZeRO-3 sends more than plain data parallelism: it gathers in forward and backward",
     "once": "ZeRO-3 gathers and reduces with every microbatch, not once a step",
+    "hidden": "gradients that are reduced hide behind nothing; only what ZeRO-3 gathers does",
+    "shown": "what ZeRO-3 gathers hides behind the computation of its microbatch",
+    "adapter": "a group with several ranks on a node has as many adapters, `rings` at most",
     "again": "a recomputation runs the forward again: 8 operations per parameter and token, not 6",
 }

@@ -101,7 +101,7 @@ def _memory(case: Case, plans: Sequence[Plan], priced: Priced) -> Finding | None
 def _time(case: Case, plans: Sequence[Plan], priced: Priced) -> Finding | None:
     """Is its order right, and its first choice?"""
     score = contest.compare(plans, priced, case.data["request"].cluster.device.memory)
-    if score.correlation >= _SAME_ORDER and (score.regret or 0) <= _REGRET:
+    if _good(score):
         return None
     return Finding(
         _why_slow(case, priced),
@@ -114,7 +114,7 @@ def _time(case: Case, plans: Sequence[Plan], priced: Priced) -> Finding | None:
 
 def _published(case: Case, priced: Priced) -> Finding | None:
     score = contest.compare_published([seconds for _, seconds in priced])
-    if score.correlation >= _SAME_ORDER and (score.regret or 0) <= _REGRET:
+    if _good(score):
         return None
     return Finding(
         _why_slow(case, priced),
@@ -122,6 +122,11 @@ def _published(case: Case, priced: Priced) -> Finding | None:
         expected=f"a rank correlation of {_SAME_ORDER} with what was measured",
         got=f"{score.correlation:.2f}, and a first choice that was {score.regret:.0%} slower",
     )
+
+
+def _good(score: contest.Score) -> bool:
+    fits = score.regret is not None and score.regret <= _REGRET
+    return fits and score.correlation >= _SAME_ORDER
 
 
 # ------------------------------------------------------------------------------------------------
