@@ -23,10 +23,13 @@ TORCH_INDEX ?= $(shell test "$$(uname)" = Linux && ! command -v nvidia-smi >/dev
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-lab: .venv/ready-lab ## install, check the machine, open JupyterLab at the first notebook
+# .jupyter/labconfig: no news pop-up, and pages in Markdown are shown rather than edited.
+lab: .venv/ready-lab ## install, check the machine, open JupyterLab at the start page
 	@$(RUN) -m course_lib.doctor
-	@$(RUN) -m jupyterlab --ServerApp.root_dir=. \
-		--LabApp.default_url=/lab/tree/notebooks/00_ranks.ipynb \
+	@$(RUN) -m course_lib.classroom start
+	@JUPYTER_CONFIG_PATH="$(CURDIR)/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
+		$(RUN) -m jupyterlab --ServerApp.root_dir=. \
+		--LabApp.default_url=/lab/tree/notebooks/START.md \
 		$(if $(filter 0,$(shell id -u)),--allow-root)
 
 test: .venv/ready-dev lint ## install, then check everything: lint, tests, all solutions under nbval

@@ -31,6 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _add_status(commands) -> None:
     status = commands.add_parser("status", help="what is passed, and what comes next")
     status.set_defaults(run=_status)
+    start = commands.add_parser("start", help="write notebooks/START.md, which `make lab` opens")
+    start.set_defaults(run=_start)
     reset = commands.add_parser("reset", help="empty one answer, and keep a copy of it")
     reset.add_argument("exercise", help="the name of its function")
     reset.set_defaults(run=_reset)
@@ -40,6 +42,13 @@ def _status(options) -> int:
     from .status import status
 
     print(status(ROOT / "notebooks", all_exercises()))
+    return ALL_WELL
+
+
+def _start(options) -> int:
+    from .start_page import write_start_page
+
+    write_start_page(ROOT, all_exercises())
     return ALL_WELL
 
 

@@ -24,6 +24,7 @@ _FILES = (
     "LICENSE",
     ".gitignore",
 )
+_SETTINGS = ".jupyter"  # of JupyterLab, for `make lab`
 
 
 def write_bundle(course: Course, out: Path) -> list[str]:
@@ -57,6 +58,8 @@ def _copy(root: Path, folder: Path) -> None:
             nbformat.write(notebook, place / f"{name}.ipynb")
     without = shutil.ignore_patterns("__pycache__", "handout", ".*")
     shutil.copytree(root / "course_lib", folder / "course_lib", ignore=without)
+    if (root / _SETTINGS).exists():
+        shutil.copytree(root / _SETTINGS, folder / _SETTINGS)
     for name in _FILES:
         if (root / name).exists():
             shutil.copy(root / name, folder / name)

@@ -101,7 +101,7 @@ class Course:
             student, path = student_notebook(lesson, self._points), self._student_path(lesson)
             if work := list(self._work(lesson)):
                 yield from work
-            elif _read(path) != _text(student):
+            elif _read(path) != _text(_with_language_of(path, student)):
                 yield self._stale(path, lesson)
             solution, path = solution_notebook(lesson, self._points), self._solution_path(lesson)
             if not _keep_outputs(solution, path):
@@ -196,6 +196,15 @@ class Course:
                 yield Problem(f"solutions/{exercise.notebook}.py", f"is missing, home of {name}")
             elif name not in lesson.named("answer") + lesson.named("check"):
                 yield Problem(f"solutions/{lesson.name}.py", f"lacks the cells of {name}")
+
+
+def _with_language_of(path: Path, notebook: NotebookNode) -> NotebookNode:
+    """With the Python that JupyterLab or the start page has noted in the file, which may be any."""
+    if path.exists():
+        noted = nbformat.read(path, as_version=4).metadata.get("language_info", {})
+        if noted.get("name") == "python":
+            notebook.metadata["language_info"] = noted
+    return notebook
 
 
 def _execute(notebook: NotebookNode, path: Path) -> None:
