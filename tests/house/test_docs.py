@@ -15,6 +15,7 @@ PAGES = sorted(
     for page in (*root.glob("*.md"), *root.glob("docs/*.md"))
 )
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)|(?:src|srcset)=\"([^\"]+)\"")
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _FILE = re.compile(r"`([\w./-]+(?:\.(?:py|ipynb|md|txt|toml|yml|zip)|/))`")
 
 
@@ -33,7 +34,8 @@ def test_the_rooms_import_what_the_table_says(root):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_leads_somewhere(root, page):
-    links = {a or b for a, b in _LINK.findall((root / page).read_text(encoding="utf-8"))}
+    text = _CODE.sub("", (root / page).read_text(encoding="utf-8"))
+    links = {a or b for a, b in _LINK.findall(text)}
     inside = [link for link in links if not re.match(r"https?:|mailto:", link)]
     assert [link for link in inside if not ((root / page).parent / link).exists()] == []
 
@@ -48,6 +50,17 @@ def test_every_file_that_is_named_exists(root, page):
         n for n in named if not any((base / n).exists() for base in (root, root / "course_lib"))
     ]
     assert [name for name in lost if "NN_" not in name] == []
+
+
+def test_every_page_is_reached_from_the_readme(root):
+    reached, todo = set(), {root / "README.md"}
+    while todo:
+        page = todo.pop()
+        reached.add(page)
+        text = _CODE.sub("", page.read_text(encoding="utf-8"))
+        linked = {(page.parent / (a or b)).resolve() for a, b in _LINK.findall(text)}
+        todo |= {p for p in linked if p.suffix == ".md" and p.is_file()} - reached
+    assert {(root / page).resolve() for page in PAGES} <= reached
 
 
 def test_the_readme_can_be_read_in_one_go(root):
