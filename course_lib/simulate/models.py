@@ -1,11 +1,11 @@
 """Models by name, with the sizes that their papers and configurations give.
 
 A `Transformer` has one kind of layer, 12 h^2 parameters in it, and an output layer that shares the
-embedding. Models with gated or grouped layers come out near their own count: LLaMA 65B within 1 %,
-Llama 3 405B within 1 %.
+embedding. Models with gated or grouped layers come out near their own count: LLaMA 65B and Llama 3
+405B within 1 %, Llama 2 70B within 6 %.
 
-Narayanan et al., SC 2021, Tables 1 and 2; Radford et al. 2019; Touvron et al. 2023; Llama Team
-2024; BigScience 2022, Table 3; MosaicML, llm-foundry, scripts/train/yamls/pretrain.
+Narayanan et al., SC 2021, Tables 1 and 2; Radford et al. 2019; Touvron et al. 2023 (LLaMA, Llama
+2); Llama Team 2024; BigScience 2022, Table 3; MosaicML, llm-foundry, scripts/train/yamls/pretrain.
 """
 
 from .transformer import Transformer
@@ -22,6 +22,11 @@ _MEGATRON = {  # billions of parameters: layers, hidden, heads
     "310.1B": (96, 16384, 128),
     "1T": (128, 25600, 160),
 }
+_LLAMA_2 = {
+    "Llama 2 7B": (32, 4096, 32),
+    "Llama 2 13B": (40, 5120, 40),
+    "Llama 2 70B": (80, 8192, 64),
+}
 _MPT = {
     "MPT 1B": (24, 2048, 16),
     "MPT 3B": (32, 2560, 20),
@@ -37,6 +42,7 @@ MODELS = {
     "MT-NLG 530B": Transformer(105, 20480, 128, seq=2048, vocab=51200),
     "BLOOM 176B": Transformer(70, 14336, 112, seq=2048, vocab=250880),
     "LLaMA 65B": Transformer(80, 8192, 64, seq=2048, vocab=32000),
+    **{name: Transformer(*sizes, seq=4096, vocab=32000) for name, sizes in _LLAMA_2.items()},
     "Llama 3 405B": Transformer(126, 16384, 128, seq=8192, vocab=128256),
     **{name: Transformer(*sizes, seq=2048, vocab=50368) for name, sizes in _MPT.items()},
 }

@@ -13,7 +13,7 @@ from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster, dgx_a100, dgx_a100_40gb, dgx_h100
 from .hardware import GB, Link
-from .memory import MEGATRON_BF16, MEGATRON_FP16, Recompute, StateBytes
+from .memory import MEGATRON_BF16, MEGATRON_FP16, MIXED_ADAM, Recompute, StateBytes
 from .models import MODELS
 from .planner import plan
 from .plans import Plan, Plans
@@ -296,25 +296,77 @@ _MPT = (  # cluster, model, devices, microbatch, accumulated, recomputed, MFU in
 
 def _mpt() -> Iterator[Run]:
     for cluster, model, devices, size, accumulated, again, use in _MPT:
-        yield Run(
-            name=f"MPT {model} on {devices} {cluster.name.removeprefix('DGX ')}",
-            model=MODELS[f"MPT {model}"],
-            cluster=cluster.with_nodes(devices // 8),
-            mesh=Mesh(data=devices),
-            global_batch=devices * size * accumulated,
-            flops_per_second=use / 100 * cluster.device.half_flops,
-            software=MODERN,
-            states=MEGATRON_BF16,
-            zero=(3,),
-            recompute=("full" if again else "none",),
-            micro_batch=size,
-            chosen=False,
-            source="MosaicML, llm-foundry, scripts/train/benchmarking, bf16, sequences of 2048",
+        name = f"MPT {model} on {devices} {cluster.name.removeprefix('DGX ')}"
+        source = "MosaicML, llm-foundry, scripts/train/benchmarking, bf16, sequences of 2048"
+        yield _fsdp(name, cluster, f"MPT {model}", devices, size, accumulated, again, use, source)
+
+
+_TITAN = (("13B", False, 61.1), ("70B", True, 50.5))  # model, recomputed, MFU in per cent
+_400G, _800G = replace(dgx_a100, adapters=2), replace(dgx_h100, adapters=2)  # between nodes
+_FMS = (  # cluster, model, devices, recomputed, MFU in per cent
+    (_400G, "7B", 128, False, 57),
+    (_400G, "70B", 128, True, 50),
+    (_800G, "7B", 96, False, 37),
+    (_800G, "70B", 96, True, 34),
+)
+
+
+def _llama_2() -> Iterator[Run]:
+    """Looked up when the planner was finished."""
+    for model, again, use in _TITAN:
+        source = "torchtitan, docs/performance.md, 2024: FSDP2, gradients reduced in fp32"
+        run = _fsdp(
+            f"torchtitan {model} on 64 A100",
+            dgx_a100,
+            f"Llama 2 {model}",
+            64,
+            2,
+            1,
+            again,
+            use,
+            source,
         )
+        yield replace(run, states=MEGATRON_BF16)
+    for cluster, model, devices, again, use in _FMS:
+        kind = "A100" if cluster is _400G else "H100"
+        source = 'IBM and Meta, "Maximizing training throughput using PyTorch FSDP", 2024, bf16'
+        name = f"FSDP {model} on {devices} {kind}"
+        run = _fsdp(name, cluster, f"Llama 2 {model}", devices, 2, 1, again, use, source)
+        yield replace(run, states=MIXED_ADAM)
+
+
+def _fsdp(
+    name: str,
+    cluster: Cluster,
+    model: str,
+    devices: int,
+    micro_batch: int,
+    accumulated: int,
+    again: bool,
+    use: float,
+    source: str,
+) -> Run:
+    """use: model FLOPs utilization in per cent."""
+    return Run(
+        name=name,
+        model=MODELS[model],
+        cluster=cluster.with_nodes(devices // 8),
+        mesh=Mesh(data=devices),
+        global_batch=devices * micro_batch * accumulated,
+        flops_per_second=use / 100 * cluster.device.half_flops,
+        software=MODERN,
+        states=MEGATRON_BF16,
+        zero=(3,),
+        recompute=("full" if again else "none",),
+        micro_batch=micro_batch,
+        chosen=False,
+        source=source,
+    )
 
 
 MEGATRON_TABLE_1 = tuple(_table_1())
 MPT = tuple(_mpt())
+LLAMA_2 = tuple(_llama_2())
 RUNS = (
     *MEGATRON_TABLE_1,
     *_table_2(),
@@ -325,4 +377,5 @@ RUNS = (
     LLAMA_3_405B,
     LLAMA_3_405B_16K,
     *MPT,
+    *LLAMA_2,
 )
