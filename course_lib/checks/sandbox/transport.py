@@ -54,7 +54,7 @@ def dump(outcome: Outcome) -> bytes:
 
 def load(message: bytes) -> Outcome:
     """The outcome in `message`. Raises `ValueError` for anything that `dump` would not write."""
-    outcome = load_value(message)
+    outcome = load_value(message, strict=True)
     if not isinstance(outcome, Outcome):
         raise ValueError(f"not an outcome: {kind_of(outcome)}")
     _require_sense(outcome)
@@ -68,13 +68,16 @@ def dump_value(value: Any) -> bytes:
     return b"".join([len(description).to_bytes(4, "big"), description, *tensors])
 
 
-def load_value(message: bytes) -> Any:
-    """What a rank returned. Raises `ValueError` for anything that `dump_value` would not write."""
+def load_value(message: bytes, strict: bool = False) -> Any:
+    """What a rank returned. Raises `ValueError` for anything that `dump_value` would not write.
+
+    Records of classes that are not loaded here become `Unknown`, or with `strict` are refused.
+    """
     if len(message) > LARGEST:
         raise ValueError(f"a result has at most {LARGEST} bytes, and this has {len(message)}")
     end = 4 + int.from_bytes(message[:4], "big")
     try:
-        return _Reader(memoryview(message)[end:]).read(json.loads(message[4:end]))
+        return _Reader(memoryview(message)[end:], strict).read(json.loads(message[4:end]))
     except (KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError) as problem:
         raise ValueError(f"not a result: {type(problem).__name__}: {problem}") from None
 
@@ -97,6 +100,9 @@ def _described(value: Any, tensors: list[bytes]) -> Any:
     if isinstance(value, torch.Tensor):
         return _described_tensor(value, tensors)
     kind = type(value)
+    if kind is Unknown:
+        fields = [[name, _described(item, tensors)] for name, item in value.fields]
+        return {"tag": "record", "type": list(value.kind), "fields": fields}
     if dataclasses.is_dataclass(kind) and kind.__module__.startswith(_ROOMS):
         fields = [
             [field.name, _described(getattr(value, field.name), tensors)]
@@ -114,11 +120,22 @@ def _described_tensor(value: torch.Tensor, tensors: list[bytes]) -> Any:
     return {"tag": "tensor", "dtype": _NAMES[value.dtype], "shape": list(value.shape)}
 
 
-class _Reader:
-    """Turns a description back into values; `payload` holds the elements of its tensors."""
+@dataclasses.dataclass
+class Unknown:
+    """A record whose class is not here: the grader has it. It is passed on as it came."""
 
-    def __init__(self, payload: memoryview):
-        self._payload, self._at = payload, 0
+    kind: tuple[str, str]
+    fields: list[tuple[str, Any]]
+
+
+class _Reader:
+    """Turns a description back into values; `payload` holds the elements of its tensors.
+
+    strict: records must be of classes that are loaded here.
+    """
+
+    def __init__(self, payload: memoryview, strict: bool):
+        self._payload, self._at, self._strict = payload, 0, strict
 
     def read(self, given: Any, depth: int = 0) -> Any:
         if depth > _DEEPEST:
@@ -156,8 +173,11 @@ class _Reader:
         return torch.frombuffer(elements, dtype=dtype).reshape(shape)
 
     def _record(self, name: list[str], fields: list[list], depth: int) -> Any:
-        kind = _record_type(*name)
+        module, qualified = name
         values = {field: self.read(value, depth + 1) for field, value in fields}
+        if not self._strict and module not in sys.modules:
+            return Unknown((f"{module}", f"{qualified}"), list(values.items()))
+        kind = _record_type(module, qualified)
         if set(values) != {field.name for field in dataclasses.fields(kind) if field.init}:
             raise ValueError(f"not the fields of a {kind.__name__}: {', '.join(values)}")
         if kind is Frame:

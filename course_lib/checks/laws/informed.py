@@ -1,0 +1,111 @@
+"""What is sent depends on what goes in.
+
+Zeros of the right size, and other numbers that both sides know beforehand, say nothing: an answer
+could add them to a result that it has from elsewhere, and every message would make a difference. So
+two cases with other inputs are run: where the results differ, something that arrived must as well.
+And what is counted as received must really have arrived.
+"""
+
+import hashlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.observe import CommEvent, Recorder
+
+from ._law import Law
+from ._snapshot import leaves, same
+
+_BOTH = "both"  # the two cases, in the data of the one that the law runs
+_WRITES = frozenset({"recv", "broadcast", "all_reduce", "all_gather", "reduce_scatter"})
+
+
+@dataclass(frozen=True)
+class Told:
+    """Of two runs: whether this rank's result differs, and digests of what arrived in each."""
+
+    differs: bool
+    arrived: list[str]
+    arrived_then: list[str]
+
+
+def variations(exercise: Exercise) -> list[Exercise]:
+    def cases(rng: random.Random) -> list[Case]:
+        pairs = zip(exercise.cases(rng), exercise.cases(rng), strict=True)
+        several = [(one, other) for one, other in pairs if one.world_size > 1]
+        # The last case of an exercise is the one that nobody can guess.
+        return [replace(one, data={_BOTH: (one, other)}) for one, other in several[-1:]]
+
+    if exercise.contract.allowed == frozenset():
+        return []
+    on_rank = _OnRank(exercise.on_rank)
+    return [replace(exercise, cases=cases, on_rank=on_rank, judge=judge)]
+
+
+@dataclass(frozen=True)
+class _OnRank:
+    on_rank: Callable[[Callable, Case], Any]
+
+    def __call__(self, answer: Callable, case: Case) -> Told:
+        runs = [_run(self.on_rank, answer, each) for each in case.data[_BOTH]]
+        (one, arrived), (other, arrived_then) = runs
+        shared = one.keys() & other.keys()
+        differs = any(not same(one[key], other[key]) for key in shared)
+        return Told(differs, arrived, arrived_then)
+
+
+def _run(
+    on_rank: Callable[[Callable, Case], Any], answer: Callable, case: Case
+) -> tuple[dict[str, Any], list[str]]:
+    ears = _Ears()
+    Recorder.on_arrival(ears)
+    try:
+        return dict(leaves(on_rank(answer, case))), ears.heard
+    finally:
+        Recorder.on_arrival(None)
+
+
+@dataclass
+class _Ears:
+    """Notes what arrives where the answer's own lines asked for it."""
+
+    heard: list[str] = field(default_factory=list)
+
+    def __call__(self, event: CommEvent, written: list[torch.Tensor]) -> None:
+        if event.where and event.op in _WRITES and any(t.numel() for t in written):
+            self.heard.append(_digest(written))
+
+
+def _digest(tensors: list[torch.Tensor]) -> str:
+    found = hashlib.sha256()
+    for tensor in tensors:
+        flat = tensor.detach().contiguous().reshape(-1)
+        found.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
+    return found.hexdigest()
+
+
+def judge(case: Case, observation: Observation) -> Finding | None:
+    told: list[Told] = observation.values
+    for rank, each in enumerate(told):
+        mine = observation.trace.of(rank)
+        counted = sum(1 for e in mine if e.op == "recv" and e.where and e.nbytes)
+        heard = len(each.arrived) + len(each.arrived_then)
+        if heard < counted:
+            return Finding(
+                f"{counted} messages are counted as received on this rank, and {heard} arrived",
+                rank,
+            )
+    sent = any(each.arrived for each in told)
+    if sent and any(t.differs for t in told) and all(t.arrived == t.arrived_then for t in told):
+        return Finding(
+            "the result is right, but what your ranks send each other is the same whatever the "
+            "inputs are: it says nothing of them"
+        )
+    return None
+
+
+LAW = Law(variations=variations, applies=lambda contract: contract.causal)

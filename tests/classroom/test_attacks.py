@@ -1,0 +1,573 @@
+"""Answers that get their numbers past the messages that count, or forge what is counted: 0 points.
+
+Each is put to the grader as it is. Those of `PAST` know the other rank's tensor from somewhere else
+and send something of the right size for the sake of the count; `HIDDEN` move data by operations
+that they hide; `FORGED` write the record or the result themselves; `GUESSED` look for the inputs
+or the results; `WORN` go near a limit for a long time. `test_hostile.py` has those that harm.
+"""
+
+import concurrent.futures
+import random
+import time
+from dataclasses import replace
+
+import pytest
+
+from course_lib.checks import gates
+from course_lib.checks.contract import Contract
+from course_lib.checks.sandbox import grading
+from course_lib.checks.sandbox.grading import Grader
+from course_lib.checks.sandbox.isolation import Limits
+from course_lib.checks.sandbox.program import Piece, Program
+from course_lib.checks.verdict import Verdict
+from tests.classroom import tiny
+
+# An answer to `exchange` that sends zeros, and asks `past(tensor, other)` for the other's tensor.
+JUNK = """
+def exchange(tensor):
+    me, other = dist.get_rank(), 1 - dist.get_rank()
+    theirs = past(tensor, me, other)
+    junk = torch.empty_like(tensor)
+    sending = dist.isend(torch.zeros_like(tensor), dst=other)
+    dist.recv(junk, src=other)
+    sending.wait()
+    return theirs
+"""
+# The same, which lets the junk make a difference.
+ADDED = JUNK.replace("return theirs", "return theirs + junk")
+# The same, which ends where the junk is not what it sent.
+RAISING = JUNK.replace("return theirs", "assert not junk.any()\n    return theirs")
+# One that needs no junk: what it does is hidden from the count.
+DIRECT = """
+def exchange(tensor):
+    me, other = dist.get_rank(), 1 - dist.get_rank()
+    return past(tensor, me, other)
+"""
+WAIT = """
+import time
+def until(look, seconds=1.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            found = look()
+        except Exception:
+            found = None
+        if found:
+            return found
+        time.sleep(0.01)
+    raise TimeoutError("nobody there")
+"""
+BY_FILE = """
+import os, torch
+def past(tensor, me, other):
+    torch.save(tensor, f"{FOLDER}/{me}.part")
+    os.rename(f"{FOLDER}/{me}.part", f"{FOLDER}/{me}.pt")
+    return until(lambda: torch.load(f"{FOLDER}/{other}.pt"))
+"""
+STORE = """
+import pickle, datetime
+def past(tensor, me, other):
+    store = dist.distributed_c10d._get_default_store()
+    past.calls = getattr(past, "calls", 0) + 1
+    store.set(f"KEY{past.calls}.{me}", pickle.dumps(tensor.tolist()).hex())
+    theirs = store.get(f"KEY{past.calls}.{other}")
+    return torch.tensor(pickle.loads(bytes.fromhex(theirs.decode())))
+"""
+TCP = """
+import socket, struct
+def past(tensor, me, other):
+    own = socket.create_server(("127.0.0.1", 29100 + me))
+    def call():
+        try: return socket.create_connection(("127.0.0.1", 29100 + other), timeout=1)
+        except OSError: return None
+    calling = until(call)
+    calling.sendall(struct.pack("f", tensor.item()))
+    heard = own.accept()[0]
+    return torch.tensor(struct.unpack("f", heard.recv(4)))
+"""
+UDP = """
+import socket, struct
+def past(tensor, me, other):
+    own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    own.bind(("127.0.0.1", 29200 + me)); own.settimeout(0.05)
+    def talk():
+        own.sendto(struct.pack("f", tensor.item()), ("127.0.0.1", 29200 + other))
+        return own.recv(4)
+    heard = until(talk)
+    own.sendto(struct.pack("f", tensor.item()), ("127.0.0.1", 29200 + other))
+    return torch.tensor(struct.unpack("f", heard))
+"""
+UNIX = """
+import socket, struct
+def past(tensor, me, other):
+    own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    own.bind(f"\\0rank{me}"); own.settimeout(0.5)
+    until(lambda: own.sendto(struct.pack("f", tensor.item()), f"\\0rank{other}"))
+    return torch.tensor(struct.unpack("f", own.recv(4)))
+"""
+SHARED = """
+from multiprocessing import shared_memory
+import struct
+def past(tensor, me, other):
+    own = shared_memory.SharedMemory(f"rank{me}", create=True, size=4)
+    own.buf[:4] = struct.pack("f", tensor.item())
+    theirs = until(lambda: shared_memory.SharedMemory(f"rank{other}"))
+    return torch.tensor(struct.unpack("f", theirs.buf[:4]))
+"""
+SYSV = """
+import ctypes, struct
+def past(tensor, me, other):
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.shmat.restype = ctypes.c_void_p
+    own = libc.shmget(7700 + me, 4, 0o1666)
+    ctypes.memmove(libc.shmat(own, None, 0), struct.pack("f", tensor.item()), 4)
+    def look():
+        found = libc.shmget(7700 + other, 4, 0o666)
+        return found if found >= 0 else None
+    return torch.tensor(struct.unpack("f", ctypes.string_at(libc.shmat(until(look), None, 0), 4)))
+"""
+KEYS = """
+import ctypes, struct
+def past(tensor, me, other):
+    libc = ctypes.CDLL(None)
+    add, search = (248, 250) if __import__("os").uname().machine == "x86_64" else (217, 219)
+    libc.syscall(add, b"user", f"rank{me}".encode(), struct.pack("f", tensor.item()), 4, -4)
+    room = ctypes.create_string_buffer(4)
+    def look():
+        key = libc.syscall(search, 10, -4, b"user", f"rank{other}".encode(), 0)
+        return key > 0 and libc.syscall(search, 11, key, room, 4) == 4
+    until(look)
+    return torch.tensor(struct.unpack("f", room.raw))
+"""
+NEIGHBOUR = """
+import glob, os, struct
+def past(tensor, me, other):
+    mark = b"here it is: "
+    kept = bytearray(mark + struct.pack("f", tensor.item()))
+    for maps in glob.glob("/proc/[0-9]*/mem"):
+        if maps.split("/")[2] != str(os.getpid()):
+            return torch.tensor([float(len(open(maps, "rb").read(16)))])
+    raise LookupError("no other process")
+"""
+READV = """
+import ctypes, os
+def past(tensor, me, other):
+    libc = ctypes.CDLL(None, use_errno=True)
+    for pid in range(1, 400):
+        if pid != os.getpid() and libc.kill(pid, 0) == 0:
+            break
+    raise LookupError("no other process")
+"""
+ENVIRON = """
+import glob, os
+def past(tensor, me, other):
+    os.environ["TENSOR"] = str(tensor.item())
+    texts = [open(f, "rb").read() for f in glob.glob("/proc/[0-9]*/environ")]
+    return torch.tensor([float(t.split(b"TENSOR=")[1].split(b"\\0")[0]) for t in texts][1:2])
+"""
+DESCRIPTORS = """
+import os, struct
+def past(tensor, me, other):
+    for fd in range(3, 200):
+        try:
+            os.pwrite(fd, struct.pack("f", tensor.item()), 4096 + 4 * me)
+        except OSError:
+            pass
+    def look():
+        for fd in range(3, 200):
+            try:
+                found = os.pread(fd, 4, 4096 + 4 * other)
+            except OSError:
+                continue
+            if len(found) == 4 and any(found):
+                return found
+    return torch.tensor(struct.unpack("f", until(look)))
+"""
+FIFO = BY_FILE.replace("torch.save(tensor", "os.mkfifo('/dev/shm/f'); torch.save(tensor")
+EVENTS = """
+import glob, os
+def past(tensor, me, other):
+    pipe = os.open(glob.glob("/dev/shm/*/events")[0], os.O_RDWR | os.O_NONBLOCK)
+    os.write(pipe, b"%d %f\\n" % (me, tensor.item()))
+    def look():
+        for line in os.read(pipe, 4096).splitlines():
+            if line.startswith(b"%d " % other):
+                return torch.tensor([float(line.split()[1])])
+    return until(look)
+"""
+FRAMES = """
+import sys
+def past(tensor, me, other):
+    frame = sys._getframe()
+    while frame:
+        for value in frame.f_locals.values():
+            data = getattr(value, "data", None)
+            if isinstance(data, dict) and "x" in data:
+                return data["x"][other].clone()
+        frame = frame.f_back
+    raise LookupError("not here")
+"""
+GARBAGE = """
+import gc
+def past(tensor, me, other):
+    for value in gc.get_objects():
+        if isinstance(value, dict) and isinstance(value.get("x"), list) and len(value["x"]) == 2:
+            if any(torch.equal(value["x"][me], tensor) for _ in "1"):
+                return value["x"][other].clone()
+    raise LookupError("not here")
+"""
+JOB = """
+import glob, pickle, cloudpickle
+def past(tensor, me, other):
+    job = pickle.loads(open(glob.glob("/dev/shm/*/job")[0], "rb").read())
+    call = cloudpickle.loads(job["call"])
+    for case in call[1][2]:
+        for each in case.data.get("both", (case,)):
+            if torch.equal(each.data["x"][me], tensor):
+                return each.data["x"][other].clone()
+    raise LookupError("not here")
+"""
+UNSEEN = """
+from torch.utils._python_dispatch import _disable_current_modes
+def past(tensor, me, other):
+    both = [torch.empty_like(tensor) for _ in "12"]
+    with _disable_current_modes():
+        dist.all_gather(both, tensor)
+    return both[other]
+"""
+BACKEND = """
+def past(tensor, me, other):
+    gloo = dist.group.WORLD._get_backend(torch.device("cpu"))
+    both = [torch.empty_like(tensor) for _ in "12"]
+    gloo.allgather([both], [tensor]).wait()
+    return both[other]
+"""
+OWN_GROUP = """
+def past(tensor, me, other):
+    store = dist.PrefixStore("mine", dist.distributed_c10d._get_default_store())
+    gloo = dist.ProcessGroupGloo(store, me, 2)
+    both = [torch.empty_like(tensor) for _ in "12"]
+    gloo.allgather([both], [tensor]).wait()
+    return both[other]
+"""
+THREAD = """
+import threading
+def past(tensor, me, other):
+    both = [torch.empty_like(tensor) for _ in "12"]
+    gloo = dist.group.WORLD._get_backend(torch.device("cpu"))
+    thread = threading.Thread(target=lambda: gloo.allgather([both], [tensor]).wait())
+    thread.start(); thread.join()
+    return both[other]
+"""
+TCP_STORE = """
+import datetime
+def past(tensor, me, other):
+    wait = datetime.timedelta(seconds=2)
+    store = dist.TCPStore("127.0.0.1", 29333, 2, me == 0, timeout=wait, wait_for_workers=False)
+    store.set(f"{me}", str(tensor.item()))
+    return torch.tensor([float(store.get(f"{other}"))])
+"""
+RPC = """
+def past(tensor, me, other):
+    import torch.distributed.rpc as rpc
+    rpc.init_rpc(f"r{me}", rank=me, world_size=2)
+    return rpc.rpc_sync(f"r{other}", torch.neg, args=(tensor,))
+"""
+
+
+def by_file(folder: str) -> str:
+    return BY_FILE.replace("{FOLDER}", folder)
+
+
+PAST = {
+    **{f"file in {f}": by_file(f) for f in (".", "/dev/shm", "/tmp", "/sandbox", "/var/tmp")},
+    "file beside the store": by_file("{__import__('glob').glob('/dev/shm/*')[0]}"),
+    "file of python": by_file("{__import__('os').path.dirname(torch.__file__)}"),
+    "the group's store": STORE.replace("KEY", "tensor"),
+    "the group's store, like torch": STORE.replace("KEY", "/group/0//cpu//0/"),
+    "tcp": TCP,
+    "udp": UDP,
+    "unix sockets": UNIX,
+    "shared memory": SHARED,
+    "system v memory": SYSV,
+    "kernel keys": KEYS,
+    "another's memory": NEIGHBOUR,
+    "another's process": READV,
+    "environment": ENVIRON,
+    "inherited descriptors": DESCRIPTORS,
+    "named pipes": by_file("/dev/shm").replace("torch.save(", "os.mkfifo(f'{me}'); torch.save("),
+    "the event pipe": EVENTS,
+    "frames": FRAMES,
+    "garbage collector": GARBAGE,
+    "the job's file": JOB,
+    "modes put aside": UNSEEN,
+    "the backend itself": BACKEND,
+    "a group of its own": OWN_GROUP,
+    "a thread": THREAD,
+    "a store of its own": TCP_STORE,
+    "remote calls": RPC,
+}
+# What is added to a result that came from elsewhere, or ends the run where it was changed.
+CLEVER = (
+    "tcp",
+    "the group's store",
+    "udp",
+    "frames",
+    "garbage collector",
+    "the job's file",
+    "the backend itself",
+)
+
+FORGED = {
+    "a recorder that notes nothing": DIRECT
+    + BACKEND
+    + "\nfrom course_lib.observe import recorder\nrecorder.Recorder._communicate = lambda *_: None",
+    "a journal of its own": DIRECT
+    + BACKEND
+    + """
+import glob
+def write(me):
+    journal = glob.glob(f"/dev/shm/*/{me}/journal")[0]
+    send = f'["issue",0,"send",0,{1 - me},0,4,[[1]],"float32",null,true,false,1.0,[],[],null]'
+    open(journal, "a").write('["group",0,"0",[0,1]]\\n' + send + "\\n")
+was = exchange
+def exchange(tensor):
+    found = was(tensor); write(dist.get_rank()); return found
+""",
+    "a result file of its own": """
+import glob, os
+def exchange(tensor):
+    me = dist.get_rank()
+    folder = glob.glob(f"/dev/shm/*/{me}")[0]
+    open(f"{folder}/result", "wb").write(b"\\0\\0\\0\\1" + b"1")
+    os.rename(f"{folder}/result", f"{folder}/failure")
+    return tensor
+""",
+    "a result that is a link": """
+import glob, os
+def exchange(tensor):
+    me = dist.get_rank()
+    folder = glob.glob(f"/dev/shm/*/{me}")[0]
+    os.symlink(f"../{1 - me}/result", f"{folder}/result")
+    os.chmod(folder, 0o500)
+    return tensor
+""",
+    "a result that is a folder": """
+import glob, os
+def exchange(tensor):
+    os.mkdir(glob.glob(f"/dev/shm/*/{dist.get_rank()}")[0] + "/result")
+    return tensor
+""",
+    "a result that is a pipe": """
+import glob, os
+def exchange(tensor):
+    os.mkfifo(glob.glob(f"/dev/shm/*/{dist.get_rank()}")[0] + "/result")
+    return tensor
+""",
+    "a journal without end": """
+import glob
+def exchange(tensor):
+    journal = open(glob.glob(f"/dev/shm/*/{dist.get_rank()}/journal")[0], "a")
+    journal.write("[" * 100_000 + "\\n"); journal.flush()
+    return tensor
+""",
+    "a journal of other ranks": """
+import glob
+def exchange(tensor):
+    journal = open(glob.glob(f"/dev/shm/*/{dist.get_rank()}/journal")[0], "a")
+    journal.write('["rank",3,1000000000,1000000000]\\n'); journal.flush()
+    return tensor
+""",
+    "events of the host": """
+import glob
+def exchange(tensor):
+    ended, early = '{"kind": "ended"}', '{"kind": "result", "rank": 1}'
+    for line in (ended, early, "no json", "[]", '{"kind":5}'):
+        open(glob.glob("/dev/shm/*/events")[0], "w").write(line + "\\n")
+    return tensor
+""",
+    "results in the transport's format": """
+from course_lib.ranks import shipping
+def exchange(tensor):
+    shipping.codec = shipping.Codec(lambda value: b"\\0\\0\\0\\4null", lambda payload: None)
+    return tensor
+""",
+    "watching patched": """
+from course_lib.checks import watching
+def exchange(tensor):
+    watching._Watched.__call__ = lambda self, *a, **k: a[0]
+    return tensor
+""",
+    "torch.equal patched": """
+torch.equal = torch.allclose = lambda *_, **__: True
+torch.Tensor.__eq__ = lambda *_: torch.tensor(True)
+def exchange(tensor):
+    return tensor
+""",
+    "world of one": """
+def exchange(tensor):
+    dist.get_rank = lambda *_: 0
+    dist.get_world_size = lambda *_: 1
+    return tensor
+""",
+}
+HONEST = tiny.ANSWERS["exchange"]
+ODD_VALUES = {
+    "a subclass": "class T(torch.Tensor): pass\n" + HONEST + ".zero_().as_subclass(T)",
+    "not a number": HONEST + " * float('nan')",
+    "infinite": HONEST + " * float('inf')",
+    "minus nothing": HONEST + " * -0.0",
+    "meta": HONEST + ".to('meta')",
+    "sparse": HONEST + ".to_sparse() * 0",
+    "expanded": HONEST + ".expand(3)",
+    "lazy conj": HONEST + ".neg()",
+    "fake": """
+from torch._subclasses import FakeTensorMode
+def exchange(tensor):
+    with FakeTensorMode():
+        return torch.empty(1)
+""",
+    "equal to all": """
+class All(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return True
+def exchange(tensor):
+    return tensor.as_subclass(All)
+""",
+    "a generator": "def exchange(tensor):\n    yield tensor",
+    "a coroutine": "async def exchange(tensor):\n    return tensor",
+    "a huge list": "def exchange(tensor):\n    return [tensor] * 10**6",
+    "in itself": "def exchange(tensor):\n    found = []\n    found.append(found)\n    return found",
+    "a huge number": "def exchange(tensor):\n    return 10 ** 100_000",
+    "a huge tensor": "def exchange(tensor):\n    return torch.zeros(1).expand(10**9)",
+}
+GUESSED = {
+    "the seed of the inputs": """
+import random
+def exchange(tensor):
+    for secret in ("", "public", "secret", "exchange", "01_tiny"):
+        rng = random.Random(f"{secret}")
+        both = [torch.tensor([rng.random()]) for _ in "12"]
+        if torch.equal(both[dist.get_rank()], tensor):
+            return both[1 - dist.get_rank()]
+    return tensor
+""",
+    "the seeds of the course": """
+def exchange(tensor):
+    from course_lib.checks import seeds
+    return tensor
+""",
+    "the judge": """
+def exchange(tensor):
+    from tests.classroom import tiny
+    return tensor
+""",
+    "a copy of the library": """
+import glob
+def exchange(tensor):
+    found = [f for f in glob.glob("/**/*.py", recursive=True) if "judging" in f or "verdict" in f]
+    exec(open(found[0]).read())
+    return tensor
+""",
+    "the grader's memory": """
+def exchange(tensor):
+    open("/proc/1/mem", "rb").read(1)
+    return tensor
+""",
+}
+WORN = {
+    "just under the time": """
+import time
+def exchange(tensor):
+    time.sleep(2.6)
+    return tensor
+""",
+    "threads that go on": """
+import threading, time
+def exchange(tensor):
+    for _ in range(20):
+        threading.Thread(target=lambda: [time.sleep(0.1) for _ in range(10**6)]).start()
+    return tensor
+""",
+    "exit handlers": """
+import atexit, os, signal
+def exchange(tensor):
+    atexit.register(lambda: os._exit(0))
+    for number in range(1, 30):
+        try: signal.signal(number, signal.SIG_IGN)
+        except OSError: pass
+    return tensor
+""",
+    "descriptors closed": """
+import os
+def exchange(tensor):
+    os.closerange(0, 100)
+    return tensor
+""",
+    "descriptors doubled": """
+import os
+def exchange(tensor):
+    for _ in range(900): os.dup(1)
+    return tensor
+""",
+    "a filter that stops itself": """
+import ctypes
+def exchange(tensor):
+    ctypes.CDLL(None).prctl(22, 1, 0, 0, 0)
+    return tensor
+""",
+}
+ATTACKS = {
+    **{f"past: {name}": WAIT + code + JUNK for name, code in PAST.items()},
+    **{f"past, added: {name}": WAIT + PAST[name] + ADDED for name in CLEVER},
+    **{f"past, raising: {name}": WAIT + PAST[name] + RAISING for name in CLEVER},
+    **{f"hidden: {name}": WAIT + PAST[name] + DIRECT for name in ("modes put aside", "a thread")},
+    **{f"forged: {name}": code for name, code in FORGED.items()},
+    **{f"odd: {name}": code for name, code in ODD_VALUES.items()},
+    **{f"guessed: {name}": code for name, code in GUESSED.items()},
+    **{f"worn: {name}": code for name, code in WORN.items()},
+}
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    """Name -> verdict, all taken a few at a time; and the honest answer among them."""
+    imports = "import torch\nimport torch.distributed as dist"
+    only_messages = Contract(allowed=gates.POINT_TO_POINT)
+    exercise = replace(tiny.EXERCISES["exchange"], contract=only_messages)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grading, "_DEFINE_SECONDS", 6.0)
+        patch.setattr(grading, "_MORE_SECONDS", 8.0)
+        limits = Limits(memory=2**30, seconds=20, processes=150, disk=2**26)
+        with Grader(limits) as grader:
+            if not grader.isolated:
+                pytest.skip("this system has no namespaces to give")
+
+            def take(code: str) -> Verdict:
+                pieces = (
+                    Piece("/lesson/lesson.py", imports),
+                    Piece("/answers/x/exchange.py", code),
+                )
+                return grader.verdict(
+                    exercise, Program("exchange", pieces), random.Random(time.time()), [imports]
+                )
+
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                everybody = {**ATTACKS, "honest": HONEST}
+                return dict(zip(everybody, pool.map(take, everybody.values()), strict=True))
+
+
+def test_there_are_enough_of_them():
+    assert len(ATTACKS) >= 60
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_nothing_is_gained_and_a_reason_is_given(verdicts, name):
+    verdict = verdicts[name]
+    assert not verdict.passed
+    assert len(str(verdict).splitlines()) > 1
+
+
+def test_the_honest_answer_passes_among_them(verdicts):
+    assert verdicts["honest"].passed, str(verdicts["honest"])
