@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -140,6 +141,9 @@ def _add_grade(commands) -> None:
         "--points", action="append", default=[], metavar="EXERCISE=POINTS", help="other points"
     )
     grade.add_argument("--jobs", type=int, default=0, help="answers at a time (one for each core)")
+    grade.add_argument(
+        "--part", default="1/1", metavar="I/N", help="of N parts of the students, the I-th"
+    )
     grade.add_argument("--memory", type=float, default=4.0, help="GiB that one answer may use")
     grade.set_defaults(run=_grade)
 
@@ -152,11 +156,13 @@ def _grade(options) -> int:
     from .grading.reports import write_reports
 
     warnings.simplefilter("ignore")  # what Python has to say about the style of answers
+    progress = _Progress()
     try:
         settings = Settings(
             options.lesson,
             dict(map(_points, options.points)),
             options.jobs,
+            _part(options.part),
             Limits(memory=int(options.memory * 2**30)),
         )
         graded = grade(
@@ -165,7 +171,7 @@ def _grade(options) -> int:
             untouched(ROOT),
             all_exercises(),
             settings,
-            _show_progress,
+            progress,
         )
     except (ValueError, OSError) as problem:
         print(f"cannot grade: {problem}", file=sys.stderr)
@@ -176,7 +182,7 @@ def _grade(options) -> int:
     write_reports(graded, options.out)
     if not graded.isolated:
         print("note: this system gives answers no file system and network of their own")
-    print(f"{len(graded.reports)} graded: {options.out / 'index.html'}")
+    print(f"{len(graded.reports)} graded: {options.out / 'index.html'} ({progress.over()})")
     odd = sum(1 for report in graded.reports if report.odd or report.notes)
     if odd:
         print(f"{odd} with something odd: {options.out / 'odd'}")
@@ -249,14 +255,48 @@ def _points(text: str) -> tuple[str, float]:
         raise ValueError(f"--points takes EXERCISE=POINTS, not {text!r}") from None
 
 
-def _show_progress(done: int, total: int, student: str) -> None:
-    if sys.stderr.isatty():
-        width = 30
-        bar = "#" * (done * width // total)
-        end = "\n" if done == total else ""
-        print(f"\r[{bar:<{width}}] {done}/{total} {student[:30]:<30}", end=end, file=sys.stderr)
-    elif done == total or done % 10 == 0:
-        print(f"{done} of {total} answers", file=sys.stderr)
+def _part(text: str) -> tuple[int, int]:
+    number, _, parts = text.partition("/")
+    if not (number.isdecimal() and parts.isdecimal()):
+        raise ValueError(f"--part takes I/N, such as 2/8, not {text!r}")
+    return int(number), int(parts)
+
+
+class _Progress:
+    """How far the batch is, and how long the rest will take at this pace."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+
+    def __call__(self, done: int, total: int, student: str) -> None:
+        left = (time.monotonic() - self._begun) / done * (total - done)
+        count = f"{done}/{total} answers, about {_duration(left)} left"
+        if sys.stderr.isatty():
+            width = 30
+            bar = "#" * (done * width // total)
+            end = "\n" if done == total else ""
+            line = f"\r[{bar:<{width}}] {count}  {student[:30]:<30}"
+            print(line, end=end, file=sys.stderr)
+        elif done == total or done % max(10, total // 50) == 0:
+            print(count, file=sys.stderr)
+
+    def over(self) -> str:
+        """Time and memory that the batch has taken."""
+        import resource  # not on Windows, where nothing is graded
+
+        peak = (
+            sum(
+                resource.getrusage(who).ru_maxrss
+                for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+            )
+            * 1024
+        )
+        return f"{_duration(time.monotonic() - self._begun)}, {peak / 2**30:.1f} GiB at most"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ class _Ears:
 def _digest(tensors: list[torch.Tensor]) -> str:
     found = hashlib.sha256()
     for tensor in tensors:
-        flat = tensor.detach().contiguous().reshape(-1)
+        flat = tensor.detach().clone().reshape(-1)  # numpy would pin the answer's own memory
         found.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
     return found.hexdigest()
 

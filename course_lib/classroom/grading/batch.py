@@ -6,6 +6,7 @@ start repeats nothing, and an answer that has changed is graded anew.
 """
 
 import concurrent.futures
+import contextlib
 import hashlib
 import json
 import os
@@ -90,13 +91,15 @@ class Settings:
     """How to grade.
 
     lessons: the assigned ones (empty: those that somebody handed in). points: exercise -> worth,
-    where it is not the exercise's own. jobs: answers at a time (0: one for each core). isolated:
-    whether runs get namespaces (None: if the system has them).
+    where it is not the exercise's own. jobs: answers at a time (0: one for each core). part: (2, 5)
+    grades the second of five parts of the students. isolated: whether runs get namespaces (None: if
+    the system has them).
     """
 
     lessons: Sequence[str] = ()
     points: Mapping[str, float] = field(default_factory=dict)
     jobs: int = 0
+    part: tuple[int, int] = (1, 1)
     limits: Limits = field(default_factory=Limits)
     isolated: bool | None = None
 
@@ -121,7 +124,13 @@ def grade(
     assignments = _assignments(notebooks, exercises)
     if unknown := set(settings.lessons) - set(assignments):
         raise ValueError(f"no lesson {', '.join(sorted(unknown))}: {', '.join(assignments)}")
-    taken = [_Taken(each, assignments) for each in collect(submissions, [*assignments])]
+    number, parts = settings.part
+    if not 1 <= number <= parts:
+        raise ValueError(f"there is no part {number} of {parts}")
+    if parts > 1 and not settings.lessons:
+        raise ValueError("parts do not know what others handed in: say what was assigned")
+    mine = collect(submissions, [*assignments])[number - 1 :: parts]
+    taken = [_Taken(each, assignments) for each in mine]
     if not taken:
         raise ValueError(f"there is no submission in {submissions}")
     found = {lesson for each in taken for lesson in each.answers}
@@ -222,8 +231,10 @@ class _Store:
         self._folder.mkdir(parents=True, exist_ok=True)
         out.chmod(0o700)
         secret = self._folder / "secret"
-        if not secret.exists():
-            self._write(secret, secrets.token_hex(16))
+        unfinished = self._write_aside(secret, secrets.token_hex(16))
+        with contextlib.suppress(FileExistsError):  # by whoever grades another part at this moment
+            os.link(unfinished, secret)
+        unfinished.unlink()
         self.secret = secret.read_text()
         files = sorted(_LIBRARY.rglob("*.py"))
         self._course = hashlib.sha256(b"\0".join(f.read_bytes() for f in files)).hexdigest()
@@ -243,9 +254,16 @@ class _Store:
         self._write(self._folder / f"{key}.json", json.dumps(verdict))
 
     def _write(self, path: Path, text: str) -> None:
+        self._write_aside(path, text).rename(path)
+
+    def _write_aside(self, path: Path, text: str) -> Path:
         unfinished = path.with_suffix(f".{secrets.token_hex(4)}")
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.rename(path)
+        try:
+            unfinished.write_text(text, encoding="utf-8")
+        except OSError:  # a full disk: what is half written is of no use
+            unfinished.unlink(missing_ok=True)
+            raise
+        return unfinished
 
 
 class _Batch:
@@ -279,10 +297,11 @@ class _Batch:
         reports = {t.student: Report(t.student, notes=t.notes, odd=t.odd) for t in submissions}
         with concurrent.futures.ThreadPoolExecutor(self._jobs) as pool:
             futures = [pool.submit(self._result, *task) for task in tasks]
+            students = {f: task[0].student for f, task in zip(futures, tasks, strict=True)}
             try:
                 for done, future in enumerate(concurrent.futures.as_completed(futures), start=1):
                     future.result()
-                    progress(done, len(tasks), tasks[futures.index(future)][0].student)
+                    progress(done, len(tasks), students[future])
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self._grader.close()

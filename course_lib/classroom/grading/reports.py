@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
 from .batch import FAILED, PASSED, Graded, Report, Result
+from .exports import gradescope, write_exports
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
@@ -28,16 +29,18 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def write_reports(graded: Graded, out: Path) -> None:
-    """Write scores.csv, scores.json, junit.xml, index.html, students/ and odd/ into `out`."""
+    """Write tables, pages, and the folders students, odd and gradescope into `out`."""
     names = _file_names(report.student for report in graded.reports)
-    for folder in ("students", "odd"):
+    for folder in ("students", "odd", "gradescope"):
         shutil.rmtree(out / folder, ignore_errors=True)
         (out / folder).mkdir(parents=True)
     _write(out / "scores.csv", _csv(graded))
     _write(out / "scores.json", json.dumps(_plain(graded), indent=1))
     _write(out / "junit.xml", _junit(graded))
     _write(out / "index.html", _overview(graded, names))
+    write_exports(graded, out)
     for report in graded.reports:
+        _write(out / "gradescope" / f"{names[report.student]}.json", gradescope(report))
         _write(out / "students" / f"{names[report.student]}.html", _student_page(report))
         if report.odd or report.notes:
             _write_odd(report, out / "odd" / names[report.student])
