@@ -112,7 +112,7 @@ def train_from_unequal_starts(steps=100):
 first, second = run_ranks(train_from_unequal_starts, 2)
 for step in (0, 1, 10, 100):
     apart = (first[step] - second[step]).norm() / (first[0] - second[0]).norm()
-    print(f"after {step:3} steps: {apart:.1%} apart")
+    print(f"step {step:3}: {apart:.1%} apart")
 print(f"your guess: {guessed(guess_distance)} %")
 
 # %% [markdown]

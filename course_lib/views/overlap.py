@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Timeline
 from course_lib.simulate import costs
 from course_lib.simulate.data_parallel import Layer, bucket_layers, data_parallel_step
+from course_lib.text import counted
 
 from .charts import Field, round_numbers
 from .drawing import SMALL, WIDTH, Picture, width
@@ -67,9 +68,8 @@ def _text(name: str, step: Timeline) -> list[str]:
     lines = [f"{name}: {_summary(step)}"]
     if moving:
         hidden = 1 - exposed(step) / moving
-        lines.append(
-            f"  {len(buckets)} all-reduces, {time_text(moving)} in all, {hidden:.0%} of it hidden"
-        )
+        many = counted(len(buckets), "all-reduce")
+        lines.append(f"  {many}, {time_text(moving)} in all, {hidden:.0%} of it hidden")
     return lines
 
 
