@@ -38,8 +38,9 @@ test: .venv/ready-dev lint ## install, then check everything: lint, tests, all s
 bench: .venv-bench/ready ## measure against PyTorch and others, about 8 minutes: ONLY=ring, or PUBLISH=1 (13)
 	@$(BENCH) -m tests.bench $(foreach row,$(ONLY),--only $(row)) $(if $(PUBLISH),--publish)
 
-notebooks: .venv/ready-dev ## rebuild notebooks/ and solutions/*.ipynb from solutions/*.py
+notebooks: .venv/ready-dev ## rebuild notebooks/, solutions/*.ipynb and docs/exercises.md from solutions/*.py
 	@$(RUN) -m course_lib.classroom build --execute
+	@$(RUN) -m docs.exercises
 
 pictures: .venv/ready-dev ## draw the README's pictures of JupyterLab again
 	@$(RUN) -m docs.pictures

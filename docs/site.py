@@ -18,8 +18,11 @@ from nbformat import NotebookNode
 from course_lib.classroom.release import untouched
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("exercises", "glossary", "torch_calls")  # of docs/, beside the lessons
 VIEW = 'class="course-view"'
-_LINK = re.compile(r"\]\((?:\./)?(\d\d_\w+)\.ipynb(#[^)]*)?\)")
+_LINK = re.compile(
+    r"\]\((?:(?:\./|\.\./notebooks/)?(\d\d_\w+)\.ipynb|\.\./docs/(\w+)\.md)(#[^)]*)?\)"
+)
 _INDEX = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -60,6 +63,11 @@ def build(root: Path, out: Path, lessons: Collection[str] = ()) -> list[Path]:
         page.write_text(as_page(with_pictures(notebooks[name], solution), name), encoding="utf-8")
         pages.append(page)
         items.append(f'<li><a href="{page.name}">{html.escape(title(notebooks[name]))}</a></li>')
+    for name in PAGES:
+        text = (root / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
+        (out / f"{name}.html").write_text(as_page(notebook, name), encoding="utf-8")
+        items.append(f'<li><a href="{name}.html">{html.escape(title(notebook))}</a></li>')
     (out / "index.html").write_text(_INDEX.format(items="\n".join(items)), encoding="utf-8")
     return pages
 
@@ -77,7 +85,7 @@ def as_page(notebook: NotebookNode, name: str) -> str:
     """The notebook as HTML, with links to the other lessons' pages."""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = _LINK.sub(r"](\1.html\2)", cell.source)
+            cell.source = _LINK.sub(r"](\1\2.html\3)", cell.source)
     exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)
     page, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": name}})
     return page

@@ -40,7 +40,9 @@ from torch import nn
 from course_lib import check, guessed, hint, run_ranks, solved
 
 # %% [markdown]
-# What you have passed so far, by your notebooks as they were last saved:
+# At hand: [a glossary](../docs/glossary.md), [the torch calls](../docs/torch_calls.md) and
+# [all exercises](../docs/exercises.md). What you have passed so far, by your notebooks as they were
+# last saved:
 
 # %% tags=["nbval-ignore-output"]
 from course_lib.classroom import status_view

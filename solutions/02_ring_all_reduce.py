@@ -40,7 +40,9 @@ from course_lib.simulate import costs
 torch.set_num_threads(1)  # this kernel leaves the cores to the ranks
 
 # %% [markdown]
-# What you have passed so far, by your notebooks as they were last saved:
+# At hand: [a glossary](../docs/glossary.md), [the torch calls](../docs/torch_calls.md) and
+# [all exercises](../docs/exercises.md). What you have passed so far, by your notebooks as they were
+# last saved:
 
 # %% tags=["nbval-ignore-output"]
 from course_lib.classroom import status_view

@@ -50,7 +50,9 @@ from course_lib.views.step_times import step_times
 from course_lib.views.zero_explorer import zero_explorer
 
 # %% [markdown]
-# What you have passed so far, by your notebooks as they were last saved:
+# At hand: [a glossary](../docs/glossary.md), [the torch calls](../docs/torch_calls.md) and
+# [all exercises](../docs/exercises.md). What you have passed so far, by your notebooks as they were
+# last saved:
 
 # %% tags=["nbval-ignore-output"]
 from course_lib.classroom import status_view

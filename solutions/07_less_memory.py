@@ -57,7 +57,9 @@ from course_lib.views.ratio_curves import ratio_curves
 from course_lib.views.step_times import step_times
 
 # %% [markdown]
-# What you have passed so far, by your notebooks as they were last saved:
+# At hand: [a glossary](../docs/glossary.md), [the torch calls](../docs/torch_calls.md) and
+# [all exercises](../docs/exercises.md). What you have passed so far, by your notebooks as they were
+# last saved:
 
 # %% tags=["nbval-ignore-output"]
 from course_lib.classroom import status_view

@@ -52,7 +52,9 @@ from course_lib.techniques.three_d import ThreeD
 from course_lib.views.plan_explorer import plan_explorer
 
 # %% [markdown]
-# What you have passed so far, by your notebooks as they were last saved:
+# At hand: [a glossary](../docs/glossary.md), [the torch calls](../docs/torch_calls.md) and
+# [all exercises](../docs/exercises.md). What you have passed so far, by your notebooks as they were
+# last saved:
 
 # %% tags=["nbval-ignore-output"]
 from course_lib.classroom import status_view

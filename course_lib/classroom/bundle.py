@@ -23,6 +23,9 @@ _FILES = (
     "Makefile",
     "LICENSE",
     ".gitignore",
+    "docs/exercises.md",
+    "docs/glossary.md",
+    "docs/torch_calls.md",
 )
 _SETTINGS = ".jupyter"  # of JupyterLab, for `make lab`
 
@@ -62,6 +65,7 @@ def _copy(root: Path, folder: Path) -> None:
         shutil.copytree(root / _SETTINGS, folder / _SETTINGS)
     for name in _FILES:
         if (root / name).exists():
+            (folder / name).parent.mkdir(exist_ok=True)
             shutil.copy(root / name, folder / name)
     for file in _HANDOUT.iterdir():
         shutil.copy(file, folder / file.name)
