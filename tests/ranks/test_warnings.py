@@ -1,5 +1,7 @@
 """What passes on gloo without an error and is told all the same, seen from both ends."""
 
+import inspect
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -150,3 +152,76 @@ def test_a_lost_message_is_noticed_though_gloo_keeps_busy():
     assert "Warning: the isend to rank 1" in report
     assert "gloo drops the message" in report
     assert "Why:" not in report
+
+
+def in_another_order() -> None:
+    a, b = torch.ones(4), torch.full((4,), 10.0)
+    for name in ("ab", "ba")[dist.get_rank()]:
+        if name == "a":
+            dist.all_reduce(a)
+        if name == "b":
+            dist.all_reduce(b)
+
+
+def through_a_helper() -> None:
+    def together(tensor):
+        dist.all_reduce(tensor)
+
+    a, b = torch.ones(4), torch.full((4,), 10.0)
+    for name in ("ab", "ba")[dist.get_rank()]:
+        if name == "a":
+            together(a)
+        if name == "b":
+            together(b)
+
+
+@pytest.mark.parametrize(
+    ("function", "call"), [(in_another_order, "all_reduce"), (through_a_helper, "together")]
+)
+def test_all_reduces_in_another_order_are_told_by_their_lines(function, call) -> None:
+    (warning,) = collect(function, 2).warnings
+    lines, start = inspect.getsourcelines(function)
+    first, second = (
+        next(n for n, text in enumerate(lines, start) if f"{call}({name})" in text) for name in "ab"
+    )
+    assert warning.kind == "mismatched_collective"
+    assert f"rank 0's all_reduce from line {first} of {function.__name__}" in warning.message
+    assert f"rank 1's from line {second} of {function.__name__}" in warning.message
+    assert "Call them in the same order on every rank" in warning.message
+
+
+@pytest.mark.parametrize(
+    ("shapes", "warned"),
+    [
+        (((2, 3), (3, 2)), True),
+        (((2, 3), (6,)), False),  # laid out flat, element by element the same
+        (((2, 3), (1, 2, 3, 1)), False),
+    ],
+)
+def test_equal_sizes_of_other_shapes_are_told(shapes, warned) -> None:
+    def add():
+        dist.all_reduce(torch.ones(shapes[dist.get_rank()]))
+
+    said = [warning.message for warning in collect(add, 2).warnings]
+    assert len(said) == warned
+    assert all("all_reduce of shape (2, 3) in line" in message for message in said)
+
+
+def test_ranks_may_come_to_the_same_call_by_other_lines() -> None:
+    def branches():
+        rank, x = dist.get_rank(), torch.ones(4)
+        if rank == 0:
+            dist.all_reduce(x)
+        else:
+            dist.all_reduce(x * 0)
+        for root in (0, 1, 0):
+            if rank == root:  # they take turns
+                dist.broadcast(x, root)
+                dist.all_reduce(x)
+            else:
+                dist.broadcast(x, root)
+                dist.all_reduce(x * 0)
+        for _ in range(3):
+            dist.all_reduce(x)
+
+    assert collect(branches, 2).warnings == []

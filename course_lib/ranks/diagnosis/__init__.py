@@ -8,6 +8,7 @@ Read it in this order:
     message_matching    sends and receives that do not belong together, or wait in a circle
     unmatched_message   a send or a receive to which the other rank does not come
     mismatches          calls that do not fit together and pass all the same: warnings
+    swapped_calls       of these, collectives that only their lines or shapes betray
     advice              what to do about exceptions that only torch understands
 """
 

@@ -9,6 +9,7 @@ from course_lib.ranks.wording import bytes_text
 
 from .collective_order import passed_unequal
 from .message_matching import SHIFTS_MESSAGES
+from .swapped_calls import swapped_calls
 
 
 def mismatches(trace: Trace) -> list[RankWarning]:
@@ -27,7 +28,8 @@ def mismatches(trace: Trace) -> list[RankWarning]:
             found[lines] = RankWarning(
                 recv.rank, "mismatched_message", said, recv.where, send.where
             )
-    return [*found.values(), *passed_unequal(matching.groups)]
+    together = [*passed_unequal(matching.groups), *swapped_calls(matching.groups)]
+    return [*found.values(), *together]
 
 
 def _message(send: CommEvent, recv: CommEvent) -> str:
