@@ -1,9 +1,13 @@
 """On a rank: call the answer and put down, as plain values, what it did to its arguments."""
 
+import decimal
+import fractions
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 import torch.distributed as dist
 
@@ -45,17 +49,37 @@ def call_with_own_tensor(answer: Callable, case: Case) -> Call | None:
 
 
 def plain(value: Any) -> Any:
-    """`value` with tensors copied, containers kept, and anything else replaced by its kind."""
+    """`value` with tensors copied, and of other libraries' numbers and containers the plain ones.
+
+    A number of numpy, a Fraction, a named tuple, an OrderedDict or a numpy array is as right as
+    what it stands for. Anything else is replaced by its kind.
+    """
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if isinstance(value, float):  # numpy's float64 is one
-        return float(value)
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
-    if type(value) in (list, tuple):
-        return type(value)(plain(item) for item in value)
-    if type(value) is dict:
+    if isinstance(value, tuple):
+        return tuple(plain(item) for item in value)
+    if isinstance(value, list | range):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
         return {plain(key): plain(item) for key, item in value.items()}
+    if isinstance(value, str):
+        return str(value)
+    return _number(value)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, numpy.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, numpy.bool_):
+        return bool(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, fractions.Fraction):
+        return value.numerator if value.denominator == 1 else float(value)
+    if isinstance(value, numbers.Real | numpy.floating | decimal.Decimal):
+        return float(value)
     return Other(kind_of(value))
 
 

@@ -1,7 +1,7 @@
 """What a wrong tensor tells about its cause."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 
@@ -28,9 +28,9 @@ def likely_cause(
         return "there are values that are not finite: memory that nothing was written to?"
     if not got.any():
         return "all zeros: nothing has been written into the result"
-    for name, other in lookalikes.items():
-        if got.shape == other.reshape(-1).shape and (got == other.reshape(-1).to(got.dtype)).all():
-            return f"this is {name}"
+    fitting = [name for name, other in lookalikes.items() if _is(got, other)]
+    if fitting:
+        return "this is " + ", or ".join(fitting)
     first = int(wrong.nonzero()[0])
     only_first = torch.arange(len(wrong)) == first
     where = _where(wrong)
@@ -38,9 +38,63 @@ def likely_cause(
         return f"{where}: {mix}" if where else mix
     if ratio := _ratio(got.double(), want):
         return ratio
+    known = [
+        phrase
+        for phrase, other in _mistakes(want)
+        # One that gives what is right, on this input, is not seen in it.
+        if _close(got, other, want) and not _close(want.value, other, want)
+    ]
+    if known:
+        return ", or ".join(known)
+    if other_order := _order(got, want):
+        return other_order
     if mix := _mix(got, want, only_first, rank):
         return f"{where or 'the values differ'}; at element {first} {mix}"
     return where or "the values differ"
+
+
+def _is(got: torch.Tensor, other: torch.Tensor) -> bool:
+    return got.shape == other.reshape(-1).shape and bool(
+        (got == other.reshape(-1).to(got.dtype)).all()
+    )
+
+
+def _close(got: torch.Tensor, other: torch.Tensor, want: Reference) -> bool:
+    return bool(((got.double() - other.double()).abs() <= 2 * want.tolerance).all())
+
+
+def _mistakes(want: Reference) -> Iterator[tuple[str, torch.Tensor]]:
+    """What the commonest mistakes give on this very input, each with what to say of it."""
+    if len(want.parts) > 1:
+        parts = torch.stack([part.double() for part in want.parts.values()])
+        yield "this is the largest of the ranks' values, and not their sum", parts.amax(0)
+        yield "this is the smallest of the ranks' values, and not their sum", parts.amin(0)
+        yield "this is the product of the ranks' values", parts.prod(0)
+        yield "this is the sum of the values' sizes, without their signs", parts.abs().sum(0)
+        yield "this is the sum of their squares", parts.square().sum(0)
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        if want.dtype.is_floating_point and torch.finfo(dtype).eps > torch.finfo(want.dtype).eps:
+            name = str(dtype).removeprefix("torch.")
+            rounded = want.value.to(dtype).double()
+            yield f"right to the digits that {name} has: something went through that dtype", rounded
+
+
+def _order(got: torch.Tensor, want: Reference) -> str:
+    """The right numbers in another order; "" if they are not the right numbers."""
+    value, n = want.value, want.value.numel()
+    if n < 2 or len(value.unique()) < 2:
+        return ""
+    if not _close(got.sort().values, value.sort().values, want):
+        return ""
+    if _close(got, value.flip(0), want):
+        return "these are the right numbers, from the last to the first"
+    turns = [turn for turn in range(1, min(n, 64)) if _close(got, value.roll(turn), want)]
+    if turns:
+        return f"these are the right numbers, turned by {turns[0]}"
+    for rows in range(2, n):
+        if n % rows == 0 and _close(got, value.view(rows, -1).t().reshape(-1), want):
+            return f"these are the right numbers, transposed ({rows} rows became columns)"
+    return "these are the right numbers in another order"
 
 
 def _ratio(got: torch.Tensor, want: Reference) -> str:

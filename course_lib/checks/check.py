@@ -1,22 +1,34 @@
 """`check(my_function)`: is it right?"""
 
+import sys
 from collections.abc import Callable
 
 from course_lib import shown
 
-from . import progress, seeds, unsolved
+from . import notebook, progress, seeds, unsolved
+from .hint import hint
 from .lookup import by_function
 from .runner import run_check
+from .verdict import CheckFailed
 
 
-def check(fn: Callable) -> None:
+def check(fn: Callable, *, timeout: float | None = None) -> None:
     """Run your function on real ranks and say whether it does what the exercise asks.
 
     Prints one line when it passes. Otherwise raises `CheckFailed`, or `NotAttempted` while the hole
     is still empty; the message says what was run, what was expected, what came, and a likely cause.
+
+    timeout: seconds until the ranks of one run are stopped, in place of the exercise's own.
+    Raises `ValueError` for one that is not above 0.
     """
-    exercise = by_function(fn)
-    verdict = run_check(exercise, fn, seeds.public(exercise.name))
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"timeout must be more than 0 seconds, not {timeout}")
+    notebook.offer(hint)
+    caller = sys._getframe(1)
+    exercise = by_function(fn, {**caller.f_globals, **caller.f_locals})
+    if stale := notebook.stale_definition(exercise.name):
+        raise CheckFailed(stale)
+    verdict = run_check(exercise, fn, seeds.public(exercise.name), timeout)
     verdict.raise_unless_passed()
     progress.record(exercise.notebook, exercise.name, fn)
     unsolved.remember(exercise.name, fn)

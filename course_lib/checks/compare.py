@@ -8,7 +8,7 @@ import torch
 from .answers import kind_of
 from .causes import likely_cause
 from .exercise import Finding
-from .glimpse import glimpse
+from .glimpse import glimpses
 from .reference import Reference
 
 
@@ -30,12 +30,9 @@ def mismatch(
     if not wrong.any():
         return None
     first = int(wrong.reshape(-1).nonzero()[0])
-    return Finding(
-        likely_cause(exact, want, wrong, rank, lookalikes or {}),
-        rank,
-        expected=glimpse(want.value.to(want.dtype), first),
-        got=glimpse(got, first),
-    )
+    expected, found = glimpses(want.value.to(want.dtype), got, first)
+    likely = likely_cause(exact, want, wrong, rank, lookalikes or {})
+    return Finding(likely, rank, expected=expected, got=found)
 
 
 def _not_a_tensor(got: Any, want: Reference, rank: int) -> Finding | None:
@@ -63,13 +60,14 @@ def ranks_differ(values: Mapping[int, torch.Tensor]) -> Finding | None:
         differs = (values[rank] != values[first]).reshape(-1)
         if differs.any():
             at = int(differs.nonzero()[0])
+            expected, got = glimpses(values[first], values[rank], at)
             return Finding(
                 f"each rank is right within rounding, but rank {rank} and rank {first} do not hold "
                 "the same bits, and replicas that differ drift apart. Add each element up on one "
                 "rank, then pass the finished sum round",
                 rank,
-                expected=f"as on rank {first}: {glimpse(values[first], at)}",
-                got=glimpse(values[rank], at),
+                expected=f"as on rank {first}: {expected}",
+                got=got,
             )
     return None
 

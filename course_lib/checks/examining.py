@@ -38,8 +38,8 @@ def examine(exercise: Exercise, rng: random.Random, collect: Collect) -> Verdict
 
 def _first_failure(jobs: Sequence[Job], collect: Collect) -> tuple[Job, Failure] | None:
     with contextlib.closing(collect(jobs)) as outcomes:
-        for job, outcome in zip(jobs, outcomes, strict=False):
-            if failure := _failure(job, outcome):
+        for number, (job, outcome) in enumerate(zip(jobs, outcomes, strict=False)):
+            if failure := _failure(job, outcome, number > 0 and len(job.cases) == 1):
                 return job, failure
     return None
 
@@ -63,14 +63,15 @@ def _variations(exercise: Exercise, rng: random.Random) -> list[Job]:
     ]
 
 
-def _failure(job: Job, outcome: Outcome) -> Failure | None:
+def _failure(job: Job, outcome: Outcome, others_passed: bool = False) -> Failure | None:
+    case = job.cases[0]
     if outcome.trouble:
         if job.may_fail:
             return None
-        return Failure(job.cases[0], judge_trouble(job.cases[0], outcome.trouble), outcome)
+        return Failure(case, judge_trouble(case, outcome.trouble, others_passed), outcome)
     worlds = [len(observation.values) for observation in outcome.observations]
     if worlds != [job.world_size] * len(job.cases):  # a sandbox may send anything
-        return Failure(job.cases[0], Finding("what came back is not of this run"), outcome)
+        return Failure(case, Finding("what came back is not of this run"), outcome)
     for case, observation in zip(job.cases, outcome.observations, strict=True):
         if finding := judge_case(job.exercise, case, observation):
             return Failure(case, finding, outcome)

@@ -1,20 +1,27 @@
 """Stage two of a check: from what happened to a verdict. Pure; learner code never runs here."""
 
+from dataclasses import replace
+
 from . import gates
 from .collecting import Trouble
 from .exercise import Case, Exercise, Finding, Observation
 
 
-def judge_trouble(case: Case, trouble: Trouble) -> Finding:
-    """What is to be said of ranks that came to no result."""
+def judge_trouble(case: Case, trouble: Trouble, others_passed: bool = False) -> Finding:
+    """What is to be said of ranks that came to no result.
+
+    others_passed: whether the cases before, without what is special here, were right.
+    """
     if trouble.kind == "signature":
         return Finding(trouble.report)
     if trouble.kind == "unusable":
         return Finding(f"the check cannot go on with what your function returned: {trouble.report}")
-    if trouble.kind == "stuck":
-        return gates.first_warning(trouble.warnings) or Finding(case.clue)
+    if warned := gates.first_warning(trouble.warnings):
+        return warned
+    if others_passed and case.clue:
+        return Finding(f"the cases before were right. What is special about this one: {case.clue}")
     # A rank that raised says itself what happened; the case's clue would only be a guess.
-    return gates.first_warning(trouble.warnings) or Finding("")
+    return Finding(case.clue if trouble.kind == "stuck" else "")
 
 
 def judge_case(exercise: Exercise, case: Case, observation: Observation) -> Finding | None:
@@ -27,9 +34,16 @@ def judge_case(exercise: Exercise, case: Case, observation: Observation) -> Find
         gates.course_answer(observation.trace)
         or gates.forbidden(exercise.contract.allowed, observation.trace)
         or gates.first_warning(observation.warnings)
-        or _judged(exercise, case, observation)
+        or _told_apart(_judged(exercise, case, observation))
         or _first_breach(observation)
     )
+
+
+def _told_apart(finding: Finding | None) -> Finding | None:
+    """Two numbers that are not equal, and look so, are said to differ."""
+    if finding and finding.expected and finding.expected == finding.got:
+        return replace(finding, got=f"{finding.got}, which differs in digits not shown here")
+    return finding
 
 
 def _judged(exercise: Exercise, case: Case, observation: Observation) -> Finding | None:

@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from .exercise import Exercise
@@ -23,8 +24,12 @@ def by_name(name: str) -> Exercise:
     )
 
 
-def by_function(fn: Any) -> Exercise:
-    """The exercise that the function `fn` answers. Raises `CheckFailed` saying what `fn` is."""
+def by_function(fn: Any, names: Mapping[str, Any] | None = None) -> Exercise:
+    """The exercise that the function `fn` answers. Raises `CheckFailed` saying what `fn` is.
+
+    names: what the caller has bound. A function that has another name of its own, as the `apply` of
+    an autograd.Function, is known by the one that it was given there.
+    """
     if isinstance(fn, str):
         by_name(fn)
         raise CheckFailed(f"Give the function itself: check({fn}), without the quotes.")
@@ -38,6 +43,10 @@ def by_function(fn: Any) -> Exercise:
             f"This is {_described(fn)}, and not your function. Write the function's name without "
             "calling it: check(my_function), not check(my_function(x))."
         )
+    given = [name for name, value in (names or {}).items() if value is fn]
+    known = [name for name in given if name in all_exercises()]
+    if len(known) == 1 and not _from_course(fn):
+        return by_name(known[0])
     name = getattr(fn, "__name__", "")
     if not name or name == "<lambda>":
         what = "A lambda" if name else f"A {type(fn).__name__} object"
@@ -45,12 +54,16 @@ def by_function(fn: Any) -> Exercise:
             f"{what} has no name, and an exercise is found by the name of the function. Write it "
             "with def."
         )
-    if str(getattr(fn, "__module__", "")).startswith("course_lib."):
+    if _from_course(fn):
         raise CheckFailed(
             f"This {name} is the course's own, from {fn.__module__}, and not yours. Run the cell "
             "with your function again."
         )
     return by_name(name)
+
+
+def _from_course(fn: Any) -> bool:
+    return str(getattr(fn, "__module__", "")).startswith("course_lib.")
 
 
 def _described(value: Any) -> str:

@@ -21,5 +21,13 @@ def numbers(value: Any, count: int) -> list[float] | None:
     return sure if len(sure) == len(found) == count else None
 
 
+def near(value: Any, want: float, relative: float) -> bool:
+    """Whether a number is `want`; one in a tensor, to the digits that its dtype has."""
+    got = number(value)
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        relative = max(relative, 8 * torch.finfo(value.dtype).eps)
+    return got is not None and close(got, want, relative)
+
+
 def close(got: float, want: float, relative: float) -> bool:
     return abs(got - want) <= relative * abs(want)

@@ -93,7 +93,7 @@ class Verdict:
         if trouble and trouble.kind == "signature":
             return f"{name} cannot be called:\n{_field('why', finding.likely)}"
         lines = [f"{name} does not pass yet. What was run: {failure.case.label}"]
-        if trouble:
+        if trouble and trouble.kind != "unusable":
             end = "did not finish" if trouble.kind == "stuck" else "failed"
             lines += [f"Your ranks {end}.", textwrap.indent(trouble.report.strip("\n"), "  ")]
         rank = "" if finding.rank is None else f"{finding.rank}"

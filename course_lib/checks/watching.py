@@ -1,6 +1,7 @@
 """On a rank: run an answer case by case, with the laws around every call of it."""
 
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,8 @@ def run_cases(
     exercise: Exercise, answer: Callable, cases: Sequence[Case], laws: Sequence[Law]
 ) -> list[Seen]:
     """Run the answer on all cases, one after the other in this process."""
+    # Torch warns of names that it will change some day, on every rank, among what was printed.
+    warnings.simplefilter("ignore", FutureWarning)
     if define := getattr(answer, "define", None):  # one that is still text, in a sandbox
         define()
     watched = _Watched(exercise, answer, laws)

@@ -184,7 +184,7 @@ def test_passing_prints_one_line(capsys):
 
     assert check(crossover_bytes) is None
     assert capsys.readouterr().out == (
-        "crossover_bytes: passed. 4 cases; ring and tree take the same time at your size.\n"
+        "crossover_bytes: passed. 5 cases; ring and tree take the same time at your size.\n"
     )
 
 
@@ -194,7 +194,7 @@ def test_the_line_after_passing_names_the_numbers_of_ranks(capsys):
 
     check(ring_all_gather)
     assert capsys.readouterr().out == (
-        "ring_all_gather: passed. 7 cases on 1 to 5 ranks; every rank sends exactly n-1 chunks, to "
+        "ring_all_gather: passed. 8 cases on 1 to 5 ranks; every rank sends exactly n-1 chunks, to "
         "its neighbour.\n"
     )
 

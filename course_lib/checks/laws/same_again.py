@@ -35,7 +35,9 @@ def _plain(value: Any) -> bool:
         return all(map(_plain, value))
     if isinstance(value, Mapping):
         return all(_plain(item) for item in value.values())
-    return value is None or isinstance(value, bool | int | float | str | torch.Tensor)
+    if isinstance(value, torch.Tensor):
+        return not value.requires_grad  # else whoever called counts what is computed
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 def _applies(contract: Any) -> bool:
