@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy
 import torch
 import torch.distributed as dist
 
@@ -70,15 +69,13 @@ def plain(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, numpy.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, numpy.bool_):
-        return bool(value)
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+        return plain(value.tolist())  # an array, or one of its numbers
     if isinstance(value, numbers.Integral):
         return int(value)
     if isinstance(value, fractions.Fraction):
         return value.numerator if value.denominator == 1 else float(value)
-    if isinstance(value, numbers.Real | numpy.floating | decimal.Decimal):
+    if isinstance(value, numbers.Real | decimal.Decimal):
         return float(value)
     return Other(kind_of(value))
 

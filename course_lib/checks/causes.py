@@ -34,23 +34,27 @@ def likely_cause(
     first = int(wrong.nonzero()[0])
     only_first = torch.arange(len(wrong)) == first
     where = _where(wrong)
-    if mix := _mix(got, want, wrong, rank):
-        return f"{where}: {mix}" if where else mix
-    if ratio := _ratio(got.double(), want):
-        return ratio
-    known = [
-        phrase
-        for phrase, other in _mistakes(want)
-        # One that gives what is right, on this input, is not seen in it.
-        if _close(got, other, want) and not _close(want.value, other, want)
-    ]
-    if known:
-        return ", or ".join(known)
-    if other_order := _order(got, want):
-        return other_order
+    mix, known = _mix(got, want, wrong, rank), _known(got, want)
+    if mix and where:
+        return f"{where}: {mix}"
+    if mix and _is(got, want.parts.get(rank, got[:0])):
+        return mix  # nothing was done at all: far more common than what it looks like
+    if mix or known:
+        return ", or ".join(filter(None, [mix, *known]))
+    if cause := _ratio(got.double(), want) or _order(got, want):
+        return cause
     if mix := _mix(got, want, only_first, rank):
         return f"{where or 'the values differ'}; at element {first} {mix}"
     return where or "the values differ"
+
+
+def _known(got: torch.Tensor, want: Reference) -> list[str]:
+    """The mistakes that give just this; not one that gives what is right on this input."""
+    return [
+        phrase
+        for phrase, other in _mistakes(want)
+        if _close(got, other, want) and not _close(want.value, other, want)
+    ]
 
 
 def _is(got: torch.Tensor, other: torch.Tensor) -> bool:

@@ -1,11 +1,17 @@
 """What the comparison accepts, and what it reads from a tensor that is wrong."""
 
 import random
+from collections import OrderedDict, defaultdict
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple
 
+import numpy
 import pytest
 import torch
 
 from course_lib.checks import compare, inputs, reference
+from course_lib.checks.answers import plain
 
 THREE = dict(enumerate(inputs.by_powers_of_ten(3, 6)))  # sum: 111, 222, ..., 666
 SUM = reference.total(THREE)
@@ -27,7 +33,11 @@ def likely(got, want=SUM, rank=0, lookalikes=None) -> str:
         (SUM.value * 2, "exactly twice the reference: something is added more than once"),
         (-SUM.value, "the sign is turned"),
         (THREE[0], "this is still the rank's own input, with nothing added"),
-        (THREE[2], "this is rank 2's input, with nothing added"),
+        (
+            THREE[2],
+            "this is rank 2's input, with nothing added, or this is the largest of the ranks' "
+            "values, and not their sum",
+        ),
         (SUM.value - THREE[1], "the part of rank 1 is missing"),
         (SUM.value + THREE[2], "the part of rank 2 is counted twice"),
         (
@@ -142,3 +152,64 @@ def test_replicas_must_hold_the_same_bits():
     finding = compare.ranks_differ(held)
     assert finding.rank == 2
     assert "rank 2 and rank 0 do not hold the same bits" in finding.likely
+
+
+# --------------------------------------------------------------------------------------------------
+# Values that are right in another form
+# --------------------------------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    first: int
+    second: float
+
+
+@pytest.mark.parametrize(
+    ("given", "as_plain"),
+    [
+        (numpy.int64(3), 3),
+        (numpy.float32(0.5), 0.5),
+        (numpy.bool_(True), True),
+        (numpy.array([[1, 2]]), [[1, 2]]),
+        (Fraction(6, 2), 3),
+        (Fraction(1, 4), 0.25),
+        (Decimal("1.5"), 1.5),
+        (Pair(1, numpy.float64(2.0)), (1, 2.0)),
+        (OrderedDict(a=range(2)), {"a": [0, 1]}),
+        (defaultdict(list, {1: (2,)}), {1: (2,)}),
+    ],
+    ids=repr,
+)
+def test_numbers_and_containers_of_other_libraries_are_plain_ones(given, as_plain):
+    got = plain(given)
+    assert (got, type(got)) == (as_plain, type(as_plain))
+
+
+@pytest.mark.parametrize(
+    ("got", "says"),
+    [
+        (torch.stack([*THREE.values()]).amax(0), "the largest of the ranks' values"),
+        (torch.stack([*THREE.values()]).prod(0), "the product of the ranks' values"),
+        (SUM.value.roll(2), "these are the right numbers, turned by 2"),
+        (SUM.value.flip(0), "these are the right numbers, from the last to the first"),
+        (SUM.value.view(2, 3).t().flatten(), "the right numbers, transposed (2 rows became"),
+    ],
+)
+def test_known_mistakes_are_tried_on_the_very_input(got, says):
+    assert says in likely(got)
+
+
+def test_two_mistakes_that_give_the_same_are_both_named():
+    looks = {"rank 1's chunk": SUM.value + 1, "the last chunk": SUM.value + 1}
+    assert likely(SUM.value + 1, lookalikes=looks) == "this is rank 1's chunk, or the last chunk"
+
+
+def test_numbers_that_would_print_alike_get_more_digits():
+    want = reference.moved(torch.tensor([4.624889, 1.0], dtype=torch.float64))
+    finding = compare.mismatch(want.value + 1e-9, want, 0)
+    assert finding.expected != finding.got
+
+
+def test_precision_that_was_lost_is_named():
+    want = reference.moved(torch.tensor([1 / 3, 2 / 7], dtype=torch.float64))
+    assert "the digits that float32 has" in likely(want.value.float().double(), want)
