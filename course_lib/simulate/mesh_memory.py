@@ -75,12 +75,13 @@ def saved_by_stage(
 
 
 def footprint(
-    parameters: float, mesh: Mesh, zero: int, states: StateBytes, layer: float
+    parameters: float, mesh: Mesh, zero: int, states: StateBytes, gathered: float
 ) -> Footprint:
     """A device of a stage with `parameters`, before there are activations.
 
-    layer: parameters of one layer on a device. From stage 2 on its gradient, at stage 3 it itself,
-    exists whole while it is at work, and one more so that communication can overlap.
+    gathered: parameters that travel at once, as of a layer. From stage 2 on their gradients, at
+    stage 3 they themselves, exist whole while they are at work, and as many more so that
+    communication can overlap.
     """
     sizes = (
         StateBytes(states.parameter, 0, 0),
@@ -91,7 +92,7 @@ def footprint(
         model_state_bytes(parameters, mesh.data, zero, part) for part in sizes
     )
     if mesh.data > 1 and zero == 3:
-        held += 2 * states.parameter * layer
+        held += 2 * states.parameter * gathered
     if mesh.data > 1 and zero >= 2:
-        gradients += 2 * states.gradient * layer
+        gradients += 2 * states.gradient * gathered
     return Footprint(held, gradients, optimizer, activations=0.0)

@@ -175,7 +175,7 @@ class _Search:
         """Every choice on a mesh with microbatches of `size` sequences, whether it fits or not."""
         model = self.model
         held = stage_parameters(model, layers, mesh.tensor)
-        one = 12 * model.hidden**2 / mesh.tensor
+        one = 12 * model.hidden**2 / mesh.tensor / self.software.messages
         empty = {
             (stage, zero): footprint(parameters, mesh, zero, self.states, one)
             for stage, parameters in enumerate(held)

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from course_lib.simulate import (
+    DEEPSPEED_2021,
     MEGATRON_2021,
     MEGATRON_BF16,
     MEGATRON_FP16,
@@ -183,14 +184,14 @@ def test_full_recomputation_needs_room_for_one_layer_at_work():
 
 @pytest.mark.parametrize(("zero", "each"), [(0, 18), (1, 6 + 12 / 8), (2, 2 + 16 / 8), (3, 18 / 8)])
 def test_states_are_sharded_over_the_data_parallel_ranks(zero, each):
-    held = footprint(1000, Mesh(data=8, tensor=2, pipeline=1), zero, MEGATRON_BF16, layer=0)
+    held = footprint(1000, Mesh(data=8, tensor=2, pipeline=1), zero, MEGATRON_BF16, gathered=0)
     assert held.total == held.states == pytest.approx(1000 * each)
-    alone = footprint(1000, Mesh(data=1, tensor=2, pipeline=1), zero, MEGATRON_BF16, layer=100)
+    alone = footprint(1000, Mesh(data=1, tensor=2, pipeline=1), zero, MEGATRON_BF16, gathered=100)
     assert alone.total == 18000  # nobody to share with, nothing to gather
 
 
 def test_gathered_layers_come_on_top_at_stage_3():
-    held = footprint(1000, Mesh(data=8, tensor=1, pipeline=1), 3, MEGATRON_BF16, layer=100)
+    held = footprint(1000, Mesh(data=8, tensor=1, pipeline=1), 3, MEGATRON_BF16, gathered=100)
     assert held.parameters == 2 * 1000 / 8 + 2 * 2 * 100
     assert held.gradients == 4 * 1000 / 8 + 2 * 4 * 100
     assert held.with_activations(7).total == held.states + 7
@@ -292,3 +293,22 @@ def test_software_of_today_has_nothing_left_to_recompute_selectively():
     assert MODERN.recomputations == ("none", "full")
     assert MEGATRON_2021.recomputations == ("none", "selective", "full")
     assert isinstance(plan(SMALL, dgx_a100, 7).refused[0], Refused)
+
+
+def test_what_travels_in_smaller_messages_needs_less_room():
+    found = [
+        plan(
+            GPT_3,
+            dgx_a100.with_nodes(96),
+            1536,
+            replace(DEEPSPEED_2021, messages=messages),
+            MEGATRON_FP16,
+            zero=(3,),
+            recompute=("full",),
+            allow=lambda mesh: mesh.data == 768,
+            micro_batch=1,
+        ).best.memory.states
+        for messages in (1, 4)
+    ]
+    layer = 12 * GPT_3.hidden**2
+    assert found[0] - found[1] == pytest.approx(2 * (2 + 2) * layer * 3 / 4)
