@@ -36,6 +36,7 @@ OPERATIONS = {
 }
 # What goes over the wires: sent, received, or together with others.
 SEND, RECEIVE, COLLECTIVE = Fill("#7f3d68", ink=PAPER), Fill("#e69f00"), Fill("#808080")
+SEND_FAR, RECEIVE_FAR = Fill("#d55e00", ink=PAPER), Fill("#56b4e9")  # from node to node
 # What memory is for, in the order in which bars are stacked.
 MEMORY = {
     "parameters": Fill("#0072b2", ink=PAPER),

@@ -16,7 +16,8 @@ from .explore import Control, Explorer, explore
 from .schedule_gantt import schedule_gantt
 from .view import View
 
-_INSIDE, _BETWEEN = "NVLink 3", "InfiniBand HDR"
+# On the first messages take long enough to be seen.
+_INSIDE, _BETWEEN = "10 GbE", "InfiniBand HDR"
 
 
 def replayed(
@@ -43,8 +44,9 @@ def replayed(
     )
     where = f"{inside}, one node" if nodes == 1 else f"{inside}, {nodes} nodes on {between}"
     if any(timeline.busy):
-        where += f", devices {speed:g}x as fast as here"
-    return schedule_gantt(timeline, where, unit="s")
+        how = "as fast as here" if speed == 1 else f"{speed:g} times as fast as here"
+        where += f", devices {how}"
+    return schedule_gantt(timeline, where, unit="s", node=devices_per_node)
 
 
 def replay_explorer(trace: Trace, compute: Sequence[Computed] | None = None) -> Explorer:

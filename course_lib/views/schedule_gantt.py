@@ -18,14 +18,26 @@ from course_lib.text import counted
 
 from .charts import Field, round_numbers
 from .drawing import SMALL, WIDTH, Picture, width
-from .palette import COLLECTIVE, OPERATIONS, QUIET, RECEIVE, SEND, Fill, chunk
+from .palette import (
+    COLLECTIVE,
+    OPERATIONS,
+    QUIET,
+    RECEIVE,
+    RECEIVE_FAR,
+    SEND,
+    SEND_FAR,
+    Fill,
+    chunk,
+)
 from .units import size_text, time_text
 from .view import View
 
 NAMES = {"F": "forward", "B": "backward", "I": "input gradient", "W": "weight gradient"}
 _LANES = {"send": SEND, "receive": RECEIVE}  # any other track is a collective
+_BETWEEN = {"send": SEND_FAR, "receive": RECEIVE_FAR}
 _LEFT, _HELD, _RIGHT = 64, 76, 14  # pixels left of the time, for what is held, right of it
-_ROW, _LANE = 26, 6  # pixels of computation, and of a lane of messages
+_ALL, _ROWS = 224, (26, 38)  # pixels that the ranks' computation shares, and one's least and most
+_LANE = 6  # pixels of a lane of messages
 _SIZES = (11.0, 10.0, 9.0, 8.0)  # pixels of the numbers in boxes, the largest that fits them all
 _MOST_ARROWS = 600
 
@@ -36,6 +48,7 @@ def schedule_gantt(
     unit: Literal["", "s"] = "",
     scale: Literal["shared", "each"] = "shared",
     held: Sequence[float] = (),
+    node: int | None = None,
 ) -> View:
     """One timeline, or several by name, with bubble and peak of microbatches in flight.
 
@@ -43,6 +56,7 @@ def schedule_gantt(
     scale  "each": every timeline has the whole width, to compare a measured run with a simulated
            one, whose times are in other units
     held   what each rank of one timeline holds at most, if not its microbatches in flight
+    node   ranks of a node: what is sent from one node to another has colours of its own
     """
     named = {title: timelines} if isinstance(timelines, Timeline) else dict(timelines)
     if not named:
@@ -50,7 +64,7 @@ def schedule_gantt(
     if unit not in ("", "s") or scale not in ("shared", "each"):
         raise ValueError(f"unit = {unit!r} must be '' or 's', scale = {scale!r} shared or each")
     text = "\n\n".join(_text(name, timeline, unit) for name, timeline in named.items())
-    return View(_draw(named, unit, scale, held), text)
+    return View(_draw(named, unit, scale, held, node), text)
 
 
 def summary(timeline: Timeline, unit: str = "") -> str:
@@ -117,6 +131,7 @@ class _Panel:
     unit: str
     top: float
     pixels: float
+    node: int | None = None
 
     @property
     def lanes(self) -> list[str]:
@@ -126,8 +141,14 @@ class _Panel:
         return both or (["together"] if names else [])
 
     @property
+    def tall(self) -> float:
+        """Pixels of computation in a row: few ranks have larger ones."""
+        least, most = _ROWS
+        return least if self.lanes else min(most, max(least, _ALL // self.timeline.world_size))
+
+    @property
     def row(self) -> float:
-        return _ROW + (_LANE * len(self.lanes) + 3 if self.lanes else 0)
+        return self.tall + (_LANE * len(self.lanes) + 3 if self.lanes else 0)
 
     @property
     def bottom(self) -> float:
@@ -138,13 +159,15 @@ class _Panel:
 
     def lane(self, span: Span) -> tuple[float, float]:
         """Top and height of what went over the wires; a collective takes all lanes."""
-        y, high = self.top + span.rank * self.row + _ROW - 1, _LANE - 1
+        y, high = self.top + span.rank * self.row + self.tall - 1, _LANE - 1
         if span.track in self.lanes:
             return y + _LANE * self.lanes.index(span.track), high
         return y, _LANE * len(self.lanes) - 1
 
 
-def _draw(named: Mapping[str, Timeline], unit: str, scale: str, held: Sequence[float]) -> Picture:
+def _draw(
+    named: Mapping[str, Timeline], unit: str, scale: str, held: Sequence[float], node: int | None
+) -> Picture:
     longest = max(timeline.makespan for timeline in named.values()) or 1
     holds = any(timeline.peak_in_flight for timeline in named.values())
     right = WIDTH - _RIGHT - (_HELD if holds else 0)
@@ -160,7 +183,7 @@ def _draw(named: Mapping[str, Timeline], unit: str, scale: str, held: Sequence[f
             picture.text(4, picture.height + 12, head, bold=True)
             picture.height += 24
         span = timeline.makespan if scale == "each" else longest
-        panel = _Panel(timeline, unit, picture.height, (right - _LEFT) / (span or 1))
+        panel = _Panel(timeline, unit, picture.height, (right - _LEFT) / (span or 1), node)
         _rows(picture, panel, right, held)
         seen |= _boxes(picture, panel)
         picture.height = panel.bottom + 8
@@ -189,10 +212,12 @@ def _rows(picture: Picture, panel: _Panel, right: float, held: Sequence[float]) 
     end = panel.x(panel.timeline.makespan)
     for rank in range(panel.timeline.world_size):
         y = panel.top + rank * panel.row
-        picture.text(_LEFT - 8, y + _ROW / 2, f"rank {rank}", SMALL, "end")
+        picture.text(_LEFT - 8, y + panel.tall / 2, f"rank {rank}", SMALL, "end")
         picture.line([(_LEFT, y + panel.row), (end, y + panel.row)], "line", 0.8)
         if held:
-            picture.text(right + 8, y + _ROW / 2, f"holds {held[rank]:.3g}", SMALL, ink="soft")
+            picture.text(
+                right + 8, y + panel.tall / 2, f"holds {held[rank]:.3g}", SMALL, ink="soft"
+            )
     picture.line([(end, panel.top), (end, panel.bottom)], "soft")
 
 
@@ -204,14 +229,15 @@ def _boxes(picture: Picture, panel: _Panel) -> dict[str, Fill]:
     around = _around(timeline)
     size = _number_size(panel, plain)
     seen: dict[str, Fill] = {}
+    _arrows(picture, panel)  # below the boxes, which have words
     for span in timeline.spans:
         x, wide = panel.x(span.start), (span.end - span.start) * panel.pixels
         y = panel.top + span.rank * panel.row
         hint = _hint(span, panel.unit)
         if span.track != COMPUTE:
-            fill, name = _LANES.get(span.track, COLLECTIVE), _lane_name(span)
+            name, fill = _sent_over(span, panel.node)
             low, high = panel.lane(span)
-            picture.box(x, low, max(wide, 1), high, fill, hint, key=name)
+            picture.box(x, low, max(wide, 1.5), high, fill, hint, key=name)
             seen.setdefault(name, fill)
             continue
         fill, name, word = Fill(QUIET), "computation", ""
@@ -224,11 +250,10 @@ def _boxes(picture: Picture, panel: _Panel) -> dict[str, Fill]:
             word = span.what
         gap = 1 if wide > 4 else 0
         picture.box(
-            x, y + 2, max(wide - gap, 0.7), _ROW - 5, fill, hint, word,
+            x, y + 2, max(wide - gap, 0.7), panel.tall - 5, fill, hint, word,
             size if isinstance(span.what, tuple) else SMALL, key=name,
         )  # fmt: skip
         seen.setdefault(name, fill)
-    _arrows(picture, panel)
     return {name: seen[name] for name in sorted(seen, key=_place)}
 
 
@@ -262,8 +287,14 @@ def _number_size(panel: _Panel, plain: bool) -> float:
     return next((size for size in _SIZES if size * max(needed, default=0) <= 1), 0.0)
 
 
-def _lane_name(span: Span) -> str:
-    return {"send": "sent", "receive": "received"}.get(span.track, str(span.what))
+def _sent_over(span: Span, node: int | None) -> tuple[str, Fill]:
+    """What it is called that went over a wire, and its colour."""
+    if span.track not in _LANES:
+        return str(span.what), COLLECTIVE
+    name = {"send": "sent", "receive": "received"}[span.track]
+    if node is not None and span.rank // node != _peer(span) // node:
+        return f"{name}, between nodes", _BETWEEN[span.track]
+    return name, _LANES[span.track]
 
 
 def _hint(span: Span, unit: str) -> str:

@@ -66,7 +66,8 @@ def verdict_card(card: Card) -> str:
     red, green, blue = (int(color[k : k + 2], 16) for k in (1, 3, 5))
     return (
         f"<div class='course-card' style='border-left:4px solid {color};border-radius:3px;"
-        f"background:rgba({red},{green},{blue},0.1);padding:6px 12px;max-width:860px'>"
+        f"background:rgba({red},{green},{blue},0.1);padding:6px 12px;"
+        f"max-width:840px;box-sizing:border-box'>"
         f"{''.join(parts)}</div>"
     )
 

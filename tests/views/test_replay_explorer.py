@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from course_lib.observe import CommEvent, Trace
 from course_lib.simulate import dgx_a100, replay
 from course_lib.views.replay_explorer import replay_explorer, replayed
-from tests.views.reading import Moved, boxes
+from tests.views.reading import Moved, boxes, keys
 
 
 def all_reduces(world_size: int) -> Trace:
@@ -35,15 +35,15 @@ def milliseconds(view) -> float:
 
 def test_the_first_picture_is_the_replay_on_a_node_of_a100s():
     expected = replay(TRACE, dgx_a100).makespan
-    view = replayed(TRACE)
+    view = replayed(TRACE, "NVLink 3")
     assert abs(milliseconds(view) - 1000 * expected) < 0.01
     assert view.text.startswith("NVLink 3, one node: ")
-    assert replay_explorer(TRACE).text == view.text
+    assert replay_explorer(TRACE).text == replayed(TRACE, "10 GbE").text
 
 
 def test_fewer_devices_a_node_take_the_network():
-    inside = replayed(TRACE)
-    across = replayed(TRACE, between="10 GbE", devices_per_node=2)
+    inside = replayed(TRACE, "NVLink 3")
+    across = replayed(TRACE, "NVLink 3", between="10 GbE", devices_per_node=2)
     assert "2 nodes on 10 GbE" in across.text
     assert milliseconds(across) > 100 * milliseconds(inside)
     # A hierarchical all-reduce sends half as much over the slow wire
@@ -77,7 +77,7 @@ def test_a_share_of_idle_time_is_said_only_of_ranks_that_compute():
     assert "as fast" not in alone
     compute = [SimpleNamespace(rank=rank, name="sort", start=0.0, seconds=1.0) for rank in range(4)]
     both = replayed(TRACE, speed=10, compute=compute).text
-    assert "devices 10x as fast as here: " in both
+    assert "devices 10 times as fast as here: " in both
     assert ", ranks idle " in both
 
 
@@ -95,3 +95,19 @@ def test_a_link_that_nothing_goes_over_cannot_be_chosen():
     move(devices_per_node=1)
     assert not move.widgets["between"].disabled
     assert move.widgets["inside"].disabled
+
+
+def test_what_goes_from_node_to_node_has_a_colour_of_its_own():
+    events = [
+        CommEvent(
+            rank=rank, n=0, op=op, group="0", ranks=(0, 1, 2, 3), peer=peer, tag=0, nbytes=10**6,
+            shapes=((10**6,),), dtype="uint8", reduce_op=None, blocking=True, native=False,
+            issued=0.0, waited=0.0, done=1.0,
+        )
+        for rank, op, peer in ((0, "send", 1), (1, "recv", 0), (3, "send", 2), (2, "recv", 3))
+    ]  # fmt: skip
+    trace = Trace(4, events)
+    assert keys(replayed(trace, devices_per_node=2, compute=[])) == ["sent", "received"]
+    view = replayed(trace, devices_per_node=1, compute=[])
+    assert keys(view) == ["sent, between nodes", "received, between nodes"]
+    assert len({box.fill for box in boxes(view)}) == 2
