@@ -103,24 +103,24 @@ guess_stage_of_200 = 3
 ### END SOLUTION
 
 # %% [markdown]
-# ### Exercise 1: `place_of_rank` (● 5 minutes)
+# ### Exercise 1: `coordinates_of_rank` (● 5 minutes)
 #
-# The place of a rank are its coordinates, one per axis.
+# A rank has a coordinate on every axis.
 
 
-# %% exercise="place_of_rank"
-def place_of_rank(rank: int, sizes: dict[str, int]) -> dict[str, int]:
-    """The place of a rank on every axis; `sizes` has the outermost axis first."""
+# %% exercise="coordinates_of_rank"
+def coordinates_of_rank(rank: int, sizes: dict[str, int]) -> dict[str, int]:
+    """The coordinate of a rank on every axis; `sizes` has the outermost axis first."""
     ### BEGIN SOLUTION
-    places = {}
+    coordinates = {}
     for axis in reversed(sizes):
-        rank, places[axis] = divmod(rank, sizes[axis])
-    return {axis: places[axis] for axis in sizes}
+        rank, coordinates[axis] = divmod(rank, sizes[axis])
+    return {axis: coordinates[axis] for axis in sizes}
     ### END SOLUTION
 
 
-# %% check="place_of_rank"
-check(place_of_rank)
+# %% check="coordinates_of_rank"
+check(coordinates_of_rank)
 
 
 # %%
@@ -128,15 +128,15 @@ def coordinates_by_the_library(rank, sizes):
     return Mesh(**sizes, order=tuple(sizes)).coordinates(rank)
 
 
-coordinates = yours_or(place_of_rank, coordinates_by_the_library)
+coordinates = yours_or(coordinates_of_rank, coordinates_by_the_library)
 print("rank 6:  ", coordinates(6, {"pipeline": 2, "data": 2, "tensor": 2}))
 print("your guess:", guessed(guess_stage_of_6, guess_replica_of_6))
 print("rank 200:", coordinates(200, {"pipeline": 4, "data": 8, "tensor": 8}))
 print("your guess:", guessed(guess_stage_of_200))
 
 # %% [markdown]
-# Stuck, here or later? `hint(place_of_rank)` gives a nudge, `hint(place_of_rank, 2)` more, and
-# `hint(place_of_rank, 3)` almost the answer.
+# Stuck, here or later? `hint(coordinates_of_rank)` gives a nudge, `hint(coordinates_of_rank, 2)`
+# more, and `hint(coordinates_of_rank, 3)` almost the answer.
 #
 # ### Exercise 2: `groups_along` (●● 10 minutes)
 #
@@ -154,8 +154,8 @@ def groups_along(axis: str, sizes: dict[str, int]) -> list[list[int]]:
         world_size *= size
     groups = {}
     for rank in range(world_size):
-        places = place_of_rank(rank, sizes)
-        others = tuple(place for other, place in places.items() if other != axis)
+        coordinates = coordinates_of_rank(rank, sizes)
+        others = tuple(at for other, at in coordinates.items() if other != axis)
         groups.setdefault(others, []).append(rank)
     return list(groups.values())
     ### END SOLUTION

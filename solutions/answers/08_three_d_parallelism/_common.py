@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 
 
-def place(rank, sizes):
+def coordinates(rank, sizes):
     found = {}
     for axis in reversed(sizes):
         rank, found[axis] = divmod(rank, sizes[axis])

@@ -6,7 +6,7 @@ import torch
 
 from course_lib.checks.known_answers import right, wrong
 
-from ._common import place
+from ._common import coordinates
 
 
 @right
@@ -19,17 +19,17 @@ def groups_along(axis, sizes):
 def grouped(sizes, key):
     found = {}
     for rank in range(math.prod(sizes.values())):
-        found.setdefault(key(place(rank, sizes)), []).append(rank)
+        found.setdefault(key(coordinates(rank, sizes)), []).append(rank)
     return list(found.values())
 
 
 def without(axis):
-    return lambda places: tuple(p for a, p in sorted(places.items()) if a != axis)
+    return lambda coordinates: tuple(p for a, p in sorted(coordinates.items()) if a != axis)
 
 
-@wrong(says="have the same place on")
+@wrong(says="have the same coordinate on")
 def ranks_of_one_place(axis, sizes):
-    return grouped(sizes, lambda places: places[axis])
+    return grouped(sizes, lambda coordinates: coordinates[axis])
 
 
 @wrong(says="these are the groups along")

@@ -19,7 +19,7 @@ from ._axes import (
     named,
     size,
 )
-from ._places import cases
+from ._coordinates import cases
 
 
 def _groups_on_rank(answer: Callable, case: Case) -> Any:
@@ -102,7 +102,7 @@ EXERCISE = Exercise(
         as the key of a dict of lists.
         """,
         """
-        key = tuple(p for a, p in place_of_rank(rank, sizes).items() if a != axis);
+        key = tuple(p for a, p in coordinates_of_rank(rank, sizes).items() if a != axis);
         found.setdefault(key, []).append(rank). The answer is list(found.values()).
         """,
     ),

@@ -1,6 +1,6 @@
 """The coordinates of a rank.
 
-place_of_rank(rank, sizes) -> {axis: coordinate}
+coordinates_of_rank(rank, sizes) -> {axis: coordinate}
     `sizes` is {axis: number of ranks}, the outermost axis first; the last axis moves fastest.
 """
 
@@ -17,7 +17,7 @@ from ._axes import (
     named,
     size,
 )
-from ._places import cases
+from ._coordinates import cases
 
 
 def _places_on_rank(answer: Callable, case: Case) -> Any:
@@ -25,7 +25,7 @@ def _places_on_rank(answer: Callable, case: Case) -> Any:
     return [plain(answer(rank, dict(sizes))) for rank in range(size(sizes))]
 
 
-def _judge_places(case: Case, observation: Observation) -> Finding | None:
+def _judge_coordinates(case: Case, observation: Observation) -> Finding | None:
     sizes = case.data["sizes"]
     want, got = coordinates(sizes), observation.values[0]
     for rank, (wanted, answered) in enumerate(zip(want, got, strict=True)):
@@ -43,7 +43,7 @@ def _place_cause(answered: Any, rank: int, sizes: Sizes, got: list) -> str:
     if not isinstance(answered, dict) or set(answered) != set(sizes):
         return "the answer is a dict with a coordinate for each axis of `sizes`"
     backwards = coordinates(dict(reversed(sizes.items())))
-    if got == [{axis: place[axis] for axis in sizes} for place in backwards]:
+    if got == [{axis: coordinates[axis] for axis in sizes} for coordinates in backwards]:
         return (
             "this has the first axis innermost, so that neighbours in rank differ there: the last "
             "axis is the one that moves fastest"
@@ -52,7 +52,7 @@ def _place_cause(answered: Any, rank: int, sizes: Sizes, got: list) -> str:
         return "a coordinate on an axis is a whole number below the size of that axis"
     if got == [{axis: rank % n for axis, n in sizes.items()} for rank in range(size(sizes))]:
         return "after taking rank % size on one axis, go on with rank // size on the next"
-    taken = [got.index(place) for place in got]
+    taken = [got.index(coordinates) for coordinates in got]
     if taken != list(range(len(taken))):
         again = next(i for i, first in enumerate(taken) if first != i)
         return f"ranks {taken[again]} and {again} would have the same coordinates"
@@ -66,7 +66,7 @@ EXERCISE = Exercise(
     signature="(rank, sizes)",
     cases=cases,
     on_rank=_places_on_rank,
-    judge=_judge_places,
+    judge=_judge_coordinates,
     hints=(
         """
         It is how a clock works: seconds, minutes, hours. Which axis is the seconds?

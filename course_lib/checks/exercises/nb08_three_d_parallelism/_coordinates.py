@@ -1,4 +1,4 @@
-"""What the exercises place_of_rank and groups_along share."""
+"""What the exercises coordinates_of_rank and groups_along share."""
 
 import random
 

@@ -1,14 +1,14 @@
-"""Known answers to place_of_rank."""
+"""Known answers to coordinates_of_rank."""
 
 import math
 
 from course_lib.checks.known_answers import right, wrong
 
-from ._common import place
+from ._common import coordinates
 
 
 @right
-def place_of_rank(rank, sizes):
+def coordinates_of_rank(rank, sizes):
     axes, found = list(sizes), {}
     for number, axis in enumerate(axes):
         after = math.prod(sizes[later] for later in axes[number + 1 :])
@@ -30,8 +30,8 @@ def never_divides(rank, sizes):
 
 
 @wrong(says="a dict with a coordinate for each axis")
-def a_tuple_of_places(rank, sizes):
-    return tuple(place(rank, sizes).values())
+def a_tuple_of_coordinates(rank, sizes):
+    return tuple(coordinates(rank, sizes).values())
 
 
 @wrong(says="a whole number below the size")
@@ -47,10 +47,10 @@ def everybody_at_zero(rank, sizes):
 
 @wrong(says="the last axis goes 0, 1")
 def the_cube_by_heart(rank, sizes):
-    found = place(rank, sizes)
+    found = coordinates(rank, sizes)
     if list(sizes.values()) == [2, 2, 2]:
         return found
     turned = dict(zip(sizes, reversed(sizes.values()), strict=True))
-    spread = list(place(rank, turned).values())
+    spread = list(coordinates(rank, turned).values())
     exact = dict(zip(sizes, reversed(spread), strict=True))
     return exact
