@@ -621,9 +621,10 @@ TRAIN = [
     *(sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"),
     *("--max-restarts=2", "--rdzv-backend=c10d", "--rdzv-id=lesson", "--local-addr=127.0.0.1"),
 ]
-OPTIONS = ["-m", "course_lib.train", "--pipeline=2", "--microbatches=2", "--layers=1"]
-OPTIONS += ["--hidden=16", "--batch=32", "--lr=1e-2", "--steps=120", "--save-every=20"]
-OPTIONS += ["--log-every=10"]
+OPTIONS = [
+    *("-m", "course_lib.train", "--pipeline=2", "--microbatches=2", "--layers=1", "--hidden=16"),
+    *("--batch=32", "--lr=1e-2", "--steps=120", "--save-every=20", "--log-every=10"),
+]
 
 
 def free_port():
