@@ -101,12 +101,16 @@ def _observations(results: RankResults, cases: int) -> list[Observation]:
 
 
 def _part(trace: Trace, label: str) -> Trace:
-    """What a trace holds of one case."""
+    """What a trace holds of one case, but for what lay in memory."""
+    spans = {each.rank: each for each in trace.labels if each.name == label}
     return Trace(
         trace.world_size,
         [event for event in trace.events if label in event.spans],
-        labels=trace.labels,
-        blocks=trace.blocks,
+        labels=[
+            each
+            for each in trace.labels
+            if spans[each.rank].start <= each.start and each.end <= spans[each.rank].end
+        ],
     )
 
 

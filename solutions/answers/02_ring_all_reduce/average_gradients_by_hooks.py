@@ -92,7 +92,7 @@ def hooks_without_the_buffers(model):
     return averaged_by_hooks(model)
 
 
-@wrong(says="the hook waits for its all-reduce")
+@wrong(says="the hook waits for an all-reduce")
 def hooks_that_wait(model):
     start_equal(model)
     hook_on_each(model, all_reduce_average)

@@ -11,14 +11,15 @@ def clip_across_shards(shards, replicated, max_norm):
     square = torch.zeros(1, dtype=torch.float64)
     for p in shards:
         if p.grad is not None:
-            square += p.grad.pow(2).sum()
+            square += p.grad.double().pow(2).sum()
     dist.all_reduce(square)
     for p in replicated:
-        square += p.grad.pow(2).sum()
+        if p.grad is not None:
+            square += p.grad.double().pow(2).sum()
     norm = float(square) ** 0.5
     for p in [*shards, *replicated]:
-        if p.grad is not None:
-            p.grad *= min(1.0, max_norm / norm)
+        if p.grad is not None and norm > max_norm:
+            p.grad *= max_norm / norm
     return norm
 
 
@@ -26,8 +27,10 @@ def clip_across_shards(shards, replicated, max_norm):
 def clip_across_shards_by_torch(shards, replicated, max_norm):
     """Every rank counts an n-th of what is replicated; torch does the rest."""
     n = dist.get_world_size()
-    own = torch.nn.utils.get_total_norm([p.grad for p in shards if p.grad is not None])
-    same = torch.nn.utils.get_total_norm([p.grad for p in replicated])
+    own, same = (
+        torch.nn.utils.get_total_norm([p.grad.double() for p in kind if p.grad is not None])
+        for kind in (shards, replicated)
+    )
     square = (own**2 + same**2 / n).double()
     dist.all_reduce(square)
     torch.nn.utils.clip_grads_with_norm_([*shards, *replicated], max_norm, square.sqrt())
@@ -42,7 +45,8 @@ def clip(shards, replicated, max_norm, square, factor=lambda norm, most: min(1.0
             parts += (p.grad**2).sum()
     copies = torch.zeros(1, dtype=torch.float64)
     for p in replicated:
-        copies += (p.grad**2).sum()
+        if p.grad is not None:
+            copies += (p.grad**2).sum()
     norm = square(parts, copies).sqrt()
     for p in [*shards, *replicated]:
         if p.grad is not None:

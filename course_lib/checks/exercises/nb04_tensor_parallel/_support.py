@@ -76,10 +76,11 @@ def layer_pass(
 
 
 class _Products(TorchDispatchMode):
-    """Counts the multiplications and additions of matrix products.
+    """Counts the multiplications and additions of matrix products, however they are written.
 
-    As torch's FlopCounterMode does; that one loads torch's compiler at its first operator, which
-    takes seconds.
+    Matrix times matrix, matrix times vector, and a product that broadcasts both of its factors. As
+    torch's FlopCounterMode does; that one loads torch's compiler at its first operator, which takes
+    seconds.
     """
 
     def __init__(self) -> None:
@@ -93,10 +94,16 @@ class _Products(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: tuple, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
-        if func.name().startswith(("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")):
-            left, right = [arg for arg in args if isinstance(arg, torch.Tensor)][-2:]
-            self.flops += 2 * left.numel() * right.shape[-1]
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        name = func.name().partition(".")[0].removeprefix("aten::")
+        factors = [arg for arg in args if isinstance(arg, torch.Tensor)][-2:]
+        if name in ("mm", "addmm", "bmm", "baddbmm"):
+            self.flops += 2 * factors[0].numel() * factors[1].shape[-1]
+        elif name in ("mv", "addmv", "dot", "vdot"):
+            self.flops += 2 * factors[0].numel()
+        elif name == "mul" and all(result.numel() > factor.numel() for factor in factors):
+            self.flops += 2 * result.numel()
+        return result
 
 
 # ---------------------------------------------------------------------------------------------

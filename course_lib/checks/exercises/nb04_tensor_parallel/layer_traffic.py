@@ -17,7 +17,7 @@ _EXACT = 1e-9
 
 
 def _cases(rng: random.Random) -> list[Case]:
-    sizes = [(2, 6, 12, 3, 4), (1, 2048, 12288, 8, 2), (4, 10, 8, 1, 4)]
+    sizes = [(2, 6, 12, 3, 4), (1, 2048, 12288, 8, 2), (4, 10, 8, 1, 4), (3, 4, 10, 4, 2)]
     sizes += [
         (rng.randint(1, 16), 128 * rng.randint(1, 32), 64 * t * rng.randint(1, 16), t, e)
         for t, e in ((2, 4), (5, 2), (6, 8))

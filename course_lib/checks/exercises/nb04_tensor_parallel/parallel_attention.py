@@ -35,6 +35,7 @@ _NAMES = ("x", "query", "key", "value", "out")
 
 def _cases(rng: random.Random) -> list[Case]:
     sizes = [(2, 4, 1, 3, 8), (3, 3, 2, 2, 6), (4, 8, 1, 4, 8), (1, 2, 1, 3, 4)]
+    sizes.append((2, 2, 1, rng.randrange(7, 12), 4))
     cases = [_case(rng, *size) for size in sizes]
     for ranks, heads in ((2, 3), (4, 2)):
         cases.append(_case(rng, ranks, heads, 1, 2, 12))

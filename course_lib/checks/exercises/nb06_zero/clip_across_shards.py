@@ -20,7 +20,7 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 from course_lib.checks.reference import Reference
-from course_lib.text import counted
+from course_lib.text import counted, listed
 
 _RELATIVE = 1e-5  # torch's own clipping adds 1e-6 to the norm
 
@@ -31,6 +31,11 @@ _LEAVING = (
 )
 
 
+_MISSING = "a parameter whose .grad is None counts nothing, and one after it may have a gradient"
+_ZERO = "without any gradient the norm is 0, and nothing can be divided by it"
+_DIGITS = "the square of a float16 number may be more than float16 holds: add up in float32 or more"
+
+
 def _cases(rng: random.Random) -> list[Case]:
     return [
         _case(rng, 2, [4], [2], 1.0),
@@ -39,6 +44,9 @@ def _cases(rng: random.Random) -> list[Case]:
         _case(rng, 5, [2], [], 0.5, clue=_LEAVING),
         _case(rng, 1, [4], [3], 0.5),
         _case(rng, 3, [2, 1], [2], 0.25, nothing=(2,), clue=_LEAVING),
+        _case(rng, 2, [3, 4], [2, 3], 0.5, missing=("shards 0", "replicated 1"), clue=_MISSING),
+        _case(rng, 2, [3], [2], 0.5, missing=("shards 0", "replicated 0"), clue=_ZERO),
+        _case(rng, 2, [4], [2], 0.5, dtype=torch.float16, clue=_DIGITS),
     ]
 
 
@@ -49,62 +57,87 @@ def _case(
     replicated: list[int],
     max_norm: float,
     nothing: tuple[int, ...] = (),
+    missing: tuple[str, ...] = (),
+    dtype: torch.dtype = torch.float64,
     clue: str = "",
 ) -> Case:
-    """Rows are dealt out as evenly as they go; `nothing`: ranks whose shards have no gradient."""
+    """Rows are dealt out as evenly as they go.
+
+    nothing: ranks whose shards have no gradient. missing: parameters that have none on any rank.
+    """
     generator = torch.Generator().manual_seed(rng.getrandbits(63))
     size = 3.0 if max_norm < 100 else 30.0
+    if dtype is torch.float16:
+        size = 300.0  # whose square float16 cannot hold
 
     def draw(count: int) -> torch.Tensor:
-        return torch.randn(count, 2, generator=generator, dtype=torch.float64) * size
+        drawn = torch.randn(count, 2, generator=generator, dtype=torch.float64) * size
+        return drawn.to(dtype)
 
     data = {
         "shards": [list(draw(rows).tensor_split(world_size)) for rows in sharded],
         "replicated": [draw(rows) for rows in replicated],
         "max_norm": max_norm,
         "nothing": nothing,
+        "missing": missing,
     }
     ranks = f"{counted(world_size, 'rank')}"
     rows = " and ".join(map(str, sharded))
     label = f"{rows} rows over {ranks}, {sum(replicated)} on every rank, max_norm = {max_norm:g}"
+    label += f", no gradient in {listed(missing)}" if missing else ""
+    label += ", float16" if dtype is torch.float16 else ""
     return Case(world_size, label, data, clue)
 
 
-def _own(case: Case, rank: int) -> tuple[list[torch.Tensor | None], list[torch.Tensor]]:
-    shards = [parts[rank] for parts in case.data["shards"]]
-    if rank in case.data["nothing"]:
-        return [None] * len(shards), case.data["replicated"]
-    return shards, case.data["replicated"]
+_Gradients = list[torch.Tensor | None]
+
+
+def _own(case: Case, rank: int) -> tuple[_Gradients, _Gradients]:
+    data = case.data
+    shards = [
+        None if rank in data["nothing"] or f"shards {i}" in data["missing"] else parts[rank]
+        for i, parts in enumerate(data["shards"])
+    ]
+    replicated = [
+        None if f"replicated {i}" in data["missing"] else gradient
+        for i, gradient in enumerate(data["replicated"])
+    ]
+    return shards, replicated
 
 
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank = dist.get_rank()
     shapes = [parts[rank].shape for parts in case.data["shards"]]
-    parameters = [nn.Parameter(torch.zeros(shape, dtype=torch.float64)) for shape in shapes]
+    dtype = case.data["shards"][0][0].dtype
+    parameters = [nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in shapes]
     copies = [nn.Parameter(torch.zeros_like(t)) for t in case.data["replicated"]]
     shards, replicated = _own(case, rank)
     for parameter, gradient in zip([*parameters, *copies], [*shards, *replicated], strict=True):
         parameter.grad = None if gradient is None else gradient.clone()
+    before = [p.grad for p in (*parameters, *copies)]
     returned = answer(parameters, copies, case.data["max_norm"])
+    after = [p.grad for p in (*parameters, *copies)]
     return {
+        "same": all(one is other for one, other in zip(before, after, strict=True)),
         "returned": plain(returned),
         "shards": [plain(p.grad) for p in parameters],
         "replicated": [plain(p.grad) for p in copies],
     }
 
 
-def _squares(tensors: list[torch.Tensor | None]) -> float:
-    return sum(float((t**2).sum()) for t in tensors if t is not None)
+def _squares(tensors: _Gradients) -> float:
+    return sum(float((t.double() ** 2).sum()) for t in tensors if t is not None)
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
     n, max_norm = case.world_size, case.data["max_norm"]
     by_rank = [_squares(_own(case, rank)[0]) for rank in range(n)]
-    copies = _squares(case.data["replicated"])
+    copies = _squares(_own(case, 0)[1])
+    relative = _RELATIVE if case.data["shards"][0][0].dtype is torch.float64 else 1e-3
     norm = (sum(by_rank) + copies) ** 0.5
     for rank, seen in enumerate(observation.values):
         got = number(seen["returned"])
-        if got is None or not close(got, norm, _RELATIVE):
+        if got is None or not close(got, norm, relative):
             likely = (
                 "return the norm of all gradients, as it was before clipping"
                 if got is None
@@ -112,18 +145,18 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             )
             shown = kind_of(seen["returned"]) if got is None else f"{got:.6g}"
             return Finding(likely, rank, expected=f"norm {norm:.6g}", got=shown)
-    factor = min(1.0, max_norm / norm)
+    factor = min(1.0, max_norm / norm) if norm else 1.0
     for rank, seen in enumerate(observation.values):
         shards, replicated = _own(case, rank)
         for kind, gradients in (("shards", shards), ("replicated", replicated)):
             for number_, gradient in enumerate(gradients):
                 if gradient is None or not gradient.numel():
                     continue
-                want = gradient * factor
-                slack = torch.full_like(want, _RELATIVE * float(want.abs().max()))
+                want = gradient.double() * factor
+                slack = torch.full_like(want, relative * float(want.abs().max()))
                 looks = {"the gradient as it was, not clipped": gradient} if factor < 1 else {}
                 finding = compare.mismatch(
-                    seen[kind][number_], Reference(want, slack, torch.float64), rank, looks
+                    seen[kind][number_], Reference(want, slack, gradient.dtype), rank, looks
                 )
                 if finding:
                     likely = f"the gradient of {kind}[{number_}]: {finding.likely}"
@@ -133,6 +166,12 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                             "clipping never makes them longer"
                         )
                     return Finding(likely, rank, expected=finding.expected, got=finding.got)
+        if not seen["same"]:
+            return Finding(
+                "the gradients are right, but .grad is another tensor than before: scale it in "
+                "place, with mul_, since it may be a view of a larger one",
+                rank,
+            )
     return _traffic(case, observation)
 
 
@@ -212,6 +251,8 @@ EXERCISE = Exercise(
     passed="one norm on all ranks, every element counted once, for one number sent",
     contract=Contract(
         changes=("shards", "replicated"),
+        takes="gradients of any floating dtype, empty ones, and None; also no gradient at all",
+        holds="gradients are scaled in place",
         allowed=frozenset({"all_reduce", "all_gather", "reduce_scatter"}),
     ),
     points=2,

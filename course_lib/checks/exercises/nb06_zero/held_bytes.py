@@ -22,6 +22,10 @@ from course_lib.checks.numbers import number
 def _tensors(kind: str, size: int) -> list[torch.Tensor | None]:
     if kind == "plain":
         return [torch.zeros(size), torch.zeros(2, size), torch.zeros(())]
+    if kind == "alike":
+        return [torch.zeros(size), torch.ones(size)]
+    if kind == "once":
+        return [torch.zeros(size), None, torch.zeros(2 * size)]
     if kind == "bfloat16":
         return [torch.zeros(size, dtype=torch.bfloat16), torch.zeros(size, dtype=torch.float64)]
     if kind == "none":
@@ -43,6 +47,8 @@ def _tensors(kind: str, size: int) -> list[torch.Tensor | None]:
 
 _KINDS = {
     "plain": "three float32 tensors",
+    "alike": "two tensors of the same size",
+    "once": "a generator of tensors, which can be gone through once",
     "bfloat16": "a bfloat16 and a float64 tensor",
     "none": "a gradient, between two that are None",
     "tied": "a weight that is listed twice",
@@ -53,15 +59,24 @@ _KINDS = {
 }
 
 
+_CLUES = {
+    "none": "None has no bytes",
+    "once": "a generator has no length and no index, and is empty after one pass",
+}
+
+
 def _cases(rng: random.Random) -> list[Case]:
     return [
-        Case(1, _KINDS[kind], {"kind": kind, "size": rng.randint(5, 200)}, clue="None has no bytes")
-        for kind in _KINDS
+        Case(1, label, {"kind": kind, "size": rng.randint(5, 200)}, _CLUES.get(kind, ""))
+        for kind, label in _KINDS.items()
     ]
 
 
 def _on_rank(answer: Callable, case: Case) -> Any:
-    return plain(answer(_tensors(**case.data)))
+    tensors = _tensors(**case.data)
+    if case.data["kind"] == "once":
+        return plain(answer(tensor for tensor in tensors))
+    return plain(answer(tensors))
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
@@ -120,5 +135,8 @@ EXERCISE = Exercise(
         """,
     ),
     passed="every storage once, views and shared weights included",
-    contract=Contract(allowed=frozenset()),
+    contract=Contract(
+        takes="any iterable of tensors and None, also a generator, which can be gone through once",
+        allowed=frozenset(),
+    ),
 )

@@ -32,6 +32,9 @@ _SIZE = 8  # bytes of a float64
 _ASKED = "a tuple of three is asked: the shard, and the functions gather and release"
 
 
+_GATHER = "check: gather"
+
+
 def _layer(case: Case) -> nn.Linear:
     inputs, outputs = case.data["sizes"]
     layer = nn.Linear(inputs, outputs).double()
@@ -84,7 +87,8 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         "at_rest": held_bytes(layer.parameters()),
     }
     with record_function(TRAINING):
-        work = gather()
+        with record_function(_GATHER):
+            work = gather()
         if not hasattr(work, "wait"):
             return {**seen, "handle": kind_of(work)}
         work.wait()
@@ -132,12 +136,29 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         for rank, seen in enumerate(observation.values):
             if finding := right(case, seen, rank):
                 return finding
+    if finding := _waits_itself(observation):
+        return finding
     part = _flat(case).shape[1]
     count = 3 * (case.world_size - 1) * part * _SIZE
     for rank in range(case.world_size):
         rule = "a gather brings each rank the parts of the others, and the rank has its own"
         if finding := gates.sent(during_training(observation), rank, count, count, rule):
             return finding
+    return None
+
+
+def _waits_itself(observation: Observation) -> Finding | None:
+    """gather comes back while its all-gather is under way."""
+    trace = observation.trace
+    ends = {label.rank: label.end for label in trace.labels if label.name == _GATHER}
+    for event in trace.events:
+        if _GATHER in event.spans and (event.blocking or (event.waited or 9e99) < ends[event.rank]):
+            return Finding(
+                "the layer is right, but gather waits for its own all-gather, so nothing can be "
+                "computed meanwhile: start it with async_op=True, and return the handle without "
+                "waiting",
+                event.rank,
+            )
     return None
 
 

@@ -151,6 +151,16 @@ def _kept(case: Case, observation: Observation) -> Finding | None:
                     expected="at most 2 layers gathered at any time",
                     got=f"{len(held)} layers: {_shown(seen['log'][: index + 1])}",
                 )
+        for unit in range(1, len(case.data["states"])):
+            log = seen["log"]
+            if log.index(("reduce", unit)) > log.index(("B", unit - 1)):
+                return Finding(
+                    "the gradients are right, but whole gradients of two layers are held at once: "
+                    "reduce a layer's before the next layer runs backward",
+                    rank,
+                    expected=f"reduce {unit} before B {unit - 1}",
+                    got=_shown(log),
+                )
         if held:
             return Finding(
                 "the gradients are right, but at the end a layer is still gathered",
@@ -241,6 +251,8 @@ EXERCISE = Exercise(
     contract=Contract(
         changes=("units",),
         moves=("units",),
+        holds="at most two layers are gathered at any time, and of whole gradients those of one "
+        "layer are held",
         causal=False,  # the first layer's weights are gathered, and its gradient needs none of them
         allowed=frozenset({"all_gather", "reduce_scatter"}),
     ),
