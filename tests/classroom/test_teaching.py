@@ -150,7 +150,7 @@ def test_the_workflow_grades_submissions(root, tmp_path):
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    assert "2 graded: report/index.html" in run.stdout
+    assert "2 graded: report/index.html (" in run.stdout
     assert "1 with something odd: report/odd" in run.stdout
     kept = steps["keep the report"]["with"]["path"].split()
     for pattern in kept:
