@@ -75,6 +75,24 @@ def test_interrupted_it_goes_on_where_it_stopped(request, course, hand_in, tmp_p
     assert [r.status for r in second.reports[2].results] == [PASSED, UNTOUCHED, UNTOUCHED]
 
 
+def test_who_ran_out_of_time_has_a_second_go_and_is_shown_to_a_person(
+    one_grader, course, hand_in, tmp_path, monkeypatch
+):
+    hand_in("ann", double="def double(x):\n    while True:\n        pass")
+    goes = []
+    run_once = batch._Batch._run
+
+    def counted(self, exercise, needed):
+        goes.append(exercise.name)
+        return run_once(self, exercise, needed)
+
+    monkeypatch.setattr(batch._Batch, "_run", counted)
+    (report,) = run(course, tmp_path).reports
+    assert goes == ["double", "double"]
+    assert report.results[0].status == FAILED
+    assert "it ran out of time, twice" in report.notes[0]
+
+
 GRADE = """\
 import sys
 from pathlib import Path

@@ -13,7 +13,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from nbformat import NotebookNode
@@ -22,6 +22,7 @@ from course_lib.checks import seeds
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.sandbox.grading import Grader
 from course_lib.checks.sandbox.isolation import Limits
+from course_lib.checks.verdict import Verdict
 
 from .assignment import (
     Assignment,
@@ -34,6 +35,7 @@ from .transplant import Answers, Unreadable, read_cells, read_script, take_answe
 
 PASSED, FAILED, UNTOUCHED, MISSING = "passed", "failed", "not attempted", "missing"
 _LIBRARY = Path(__file__).resolve().parents[2]
+_TIME_IS_UP = ("had not finished after", "did not finish in time")
 
 
 @dataclass(frozen=True)
@@ -334,13 +336,8 @@ class _Batch:
         verdict = self._verdict(exercise, needed)
         points = worth if verdict["status"] == PASSED else 0
         notes += needed.notes
-        result = Result(
-            lesson, exercise, verdict["status"], points, worth, verdict["message"], notes
-        )
-        if not verdict["ran"]:
-            flag = "there is an answer, and it could not be run: have a look at it"
-            return replace(result, flag=flag)
-        return result
+        message, flag = verdict["message"], verdict["flag"]
+        return Result(lesson, exercise, verdict["status"], points, worth, message, notes, flag)
 
     def _verdict(self, exercise: str, needed: Needed) -> dict:
         """From the store, or taken now. Equal answers at the same time are run once."""
@@ -355,13 +352,33 @@ class _Batch:
             return verdict
 
     def _take(self, exercise: Exercise, needed: Needed) -> dict:
-        rng = seeds.hidden(exercise.name, self._store.secret)
-        verdict = self._grader.verdict(exercise, needed.program, rng, needed.imports)
+        """A new verdict. Who ran out of time has a second go: the machine may have been busy."""
+        verdict = self._run(exercise, needed)
+        if _out_of_time(verdict):
+            verdict = self._run(exercise, needed)
         status = PASSED if verdict.passed else FAILED if verdict.attempted else UNTOUCHED
         message = str(verdict).split("\nA hint: ")[0]
-        trouble = verdict.failure.outcome.trouble if verdict.failure else None
         return {
             "status": status,
             "message": "" if verdict.passed else message,
-            "ran": trouble is None or trouble.kind != "signature",
+            "flag": _flag(verdict),
         }
+
+    def _run(self, exercise: Exercise, needed: Needed) -> Verdict:
+        rng = seeds.hidden(exercise.name, self._store.secret)
+        return self._grader.verdict(exercise, needed.program, rng, needed.imports)
+
+
+def _flag(verdict: Verdict) -> str:
+    """Why a person should look at an answer that did not pass."""
+    if _out_of_time(verdict):
+        return "it ran out of time, twice: if this machine is busy, grade again with fewer --jobs"
+    trouble = verdict.failure.outcome.trouble if verdict.failure else None
+    if trouble and trouble.kind == "signature":
+        return "there is an answer, and it could not be run: have a look at it"
+    return ""
+
+
+def _out_of_time(verdict: Verdict) -> bool:
+    trouble = verdict.failure.outcome.trouble if verdict.failure else None
+    return trouble is not None and any(words in trouble.report for words in _TIME_IS_UP)
