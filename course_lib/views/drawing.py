@@ -29,7 +29,7 @@ _STYLE = (
     "--line:var(--jp-border-color2,#d4d4d4);--page:none;"
     "display:block;max-width:100%;height:auto}"
     "[data-jp-theme-light=false] .cv.live{--alarm:#ff9a6b}"
-    ".cv text{fill:var(--ink)}.cv .b:hover{filter:brightness(1.15)}"
+    ".cv text{fill:var(--ink)}.cv .b:hover rect{stroke:var(--ink);stroke-width:1.5}"
 )
 # Advance widths of DejaVu Sans in hundredths of its size, from the space to the tilde. It is wider
 # than what browsers take, so that what fits by this table fits.

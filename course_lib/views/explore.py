@@ -14,7 +14,7 @@ from .drawing import WIDTH, Picture
 from .view import View, said
 
 _PAUSE = 0.02  # seconds in which changes that have already arrived are taken in
-_BUTTONS = 44  # letters of all choices together, up to which they are buttons beside one another
+_BUTTONS = 24  # letters of all choices together, up to which they are buttons beside one another
 
 
 @dataclass(frozen=True)

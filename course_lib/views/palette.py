@@ -35,7 +35,7 @@ OPERATIONS = {
     "W": Fill("#fae9a8"),
 }
 # What goes over the wires: sent, received, or together with others.
-SEND, RECEIVE, COLLECTIVE = Fill("#7f3d68", ink=PAPER), Fill("#e69f00"), Fill("#808080")
+SEND, RECEIVE, COLLECTIVE = Fill("#b2558c", ink=PAPER), Fill("#e69f00"), Fill("#808080")
 SEND_FAR, RECEIVE_FAR = Fill("#d55e00", ink=PAPER), Fill("#56b4e9")  # from node to node
 # What memory is for, in the order in which bars are stacked.
 MEMORY = {
@@ -89,8 +89,14 @@ STROKES = (
     Stroke("#cc79a7", "2 2"),
     Stroke("#56b4e9", "9 2 2 2 2 2"),
 )
-# An algorithm looks alike in every lesson.
-_ALGORITHMS = ("ring", "tree", "hierarchical", "halving", "gather")
+# An algorithm looks alike in every lesson. The first word that is found in a name decides.
+_ALGORITHMS = {
+    "hierarchical": STROKES[2],
+    "halving": STROKES[3],
+    "tree": STROKES[1],
+    "through rank": STROKES[4],
+    "ring": STROKES[0],
+}
 
 
 def strokes(names: Iterable[str]) -> dict[str, Stroke]:
@@ -100,9 +106,8 @@ def strokes(names: Iterable[str]) -> dict[str, Stroke]:
         raise ValueError(f"1 to {len(STROKES)} lines can be told apart, not {len(names)}")
     found: dict[str, Stroke] = {}
     for name in names:
-        for algorithm, stroke in zip(_ALGORITHMS, STROKES, strict=True):
-            if algorithm in name and stroke not in found.values():
-                found[name] = stroke
-                break
+        own = next((stroke for word, stroke in _ALGORITHMS.items() if word in name), None)
+        if own is not None and own not in found.values():
+            found[name] = own
     free = (stroke for stroke in STROKES if stroke not in found.values())
     return {name: found.get(name) or next(free) for name in names}

@@ -21,7 +21,7 @@ from .view import View
 _FILLS = {"computes": Fill("#0072b2", ink=PAPER), "waits": Fill("#dddddd")}
 _STALE = Fill("#d55e00")
 HORIZON = 40.0  # tasks of a fast worker that are shown
-_ROW = 28  # pixels
+_ALL, _MOST = 232, 44  # pixels that workers share, and of one at most
 
 
 @dataclass
@@ -103,7 +103,7 @@ def staleness_explorer() -> Explorer:
     """`staleness` under sliders."""
     return explore(
         staleness,
-        height=520,
+        height=500,
         workers=[1, 2, 3, 4, 6, 8],
         slowest=Control([1, 1.5, 2, 4, 8], "worker 0 is slower by", "×"),
         bound=Control(
@@ -146,25 +146,26 @@ def _text(played: Play, bound: float) -> str:
 
 def _draw(played: Play) -> Picture:
     picture = Picture(_summary(played))
+    tall = min(_MOST, _ALL / played.workers)
     left, top = 84, picture.height + 4
     pixels = (WIDTH - 14 - left) / played.horizon
     for worker in range(played.workers):
-        y = top + worker * _ROW
-        picture.text(left - 8, y + _ROW / 2, f"worker {worker}", SMALL, "end")
+        y = top + worker * tall
+        picture.text(left - 8, y + tall / 2, f"worker {worker}", SMALL, "end")
     for worker, start, stop in played.waits:
         hint = f"worker {worker} waits\n{start:.3g} to {stop:.3g}"
-        position = left + start * pixels, top + worker * _ROW + 3
+        position = left + start * pixels, top + worker * tall + 3
         wide = (stop - start) * pixels
-        picture.box(*position, wide, _ROW - 6, _FILLS["waits"], hint, key="waits")
+        picture.box(*position, wide, tall - 6, _FILLS["waits"], hint, key="waits")
     for worker, task, start, stop in played.spans:
         hint = f"worker {worker}, task {task}\n{start:.3g} to {stop:.3g}"
         x, wide = left + start * pixels, (stop - start) * pixels
         word = str(task) if width(str(task), SMALL) < wide - 3 else ""
         picture.box(
-            x, top + worker * _ROW + 2, wide - 1, _ROW - 4, _FILLS["computes"], hint, word,
+            x, top + worker * tall + 2, wide - 1, tall - 4, _FILLS["computes"], hint, word,
             key="computes",
         )  # fmt: skip
-    bottom = top + _ROW * played.workers
+    bottom = top + tall * played.workers
     time = Field(picture, left, top, WIDTH - 14 - left, bottom - top, (0, played.horizon), (0, 1))
     marks = round_numbers(0, played.horizon, 8, "{:g}".format)
     time.marks_below(marks, "time, in tasks of a fast worker")

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_PASSED, _FAILED = "#1a7f37", "#bf5700"  # both can be read on the page of either theme
+_PASSED, _FAILED = "#2da44e", "#d9730d"  # of the edge and the mark, on the page of either theme
 _MOST = 4000  # letters of what ranks have printed or reported
 _TOKEN = re.compile(r"[\w.+-]+|\s+|[^\w\s]")
 _MONO = "font-family:var(--jp-code-font-family,monospace);font-size:0.92em;white-space:pre-wrap"
@@ -38,8 +38,8 @@ def verdict_card(card: Card) -> str:
     """HTML without scripts; its words are those of the text form, in the same order."""
     color = _PASSED if card.passed else _FAILED
     parts = [
-        f"<div><b style='color:{color}'>{'✓' if card.passed else '✗'} {_text(card.name)}:</b> "
-        f"{_text(card.said)}</div>"
+        f"<div><b><span style='color:{color}'>{'✓' if card.passed else '✗'}</span> "
+        f"{_text(card.name)}:</b> {_text(card.said)}</div>"
     ]
     if card.report:
         parts.append(f"<div style='{_MONO};margin:6px 0'>{_text(card.report[:_MOST])}</div>")

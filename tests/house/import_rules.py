@@ -56,7 +56,7 @@ RULES = {
     "ranks": Allowed((TEXT, SHOWN, "course_lib.observe"), ("torch", "cloudpickle", "IPython")),
     "simulate": Allowed((TEXT, "course_lib.observe", SCHEDULES, MESH), ("numpy",), PROCESSES),
     "views": Allowed(
-        (TEXT, "course_lib.observe", "course_lib.simulate", SCHEDULES),
+        (TEXT, "course_lib.observe", "course_lib.simulate", SCHEDULES, MESH),
         ("numpy", "matplotlib", "ipywidgets", "IPython"),
         PROCESSES,
     ),

@@ -11,6 +11,7 @@ from course_lib.views.cost_curves import cost_curves
 from course_lib.views.explore import Explorer, explore
 from course_lib.views.memory_bars import run_memory
 from course_lib.views.memory_curves import memory_curves
+from course_lib.views.mesh_links import chosen_mesh, mesh_explorer
 from course_lib.views.number_range import fp16_range, loss_scales
 from course_lib.views.plan_explorer import plan_explorer, plan_view
 from course_lib.views.ratio_curves import ratio_curves
@@ -87,6 +88,7 @@ VIEWS: dict[str, Callable[[], View]] = {
     "zero memory": zero_memory,
     "sharding": lambda: sharding("MLP", 8),
     "plan": lambda: plan_view(PLANS),
+    "mesh": chosen_mesh,
     "step times": lambda: step_times({"one": [0.1, 0.2], "two": [0.3, 0.3]}, {"one": 1, "two": 2}),
     "ratio curves": lambda: ratio_curves([1, 2, 4], {"a": [3, 2, 1]}, "x", "y", "falling", 3.2),
     "fp16 range": lambda: fp16_range({"a gradient": [0.0, 1e-9, 1e-3, 1.0]}),
@@ -101,4 +103,5 @@ WIDGETS: dict[str, Callable[[], Explorer]] = {
     "all-reduce on many devices": all_reduce_explorer,
     "links": lambda: replay_explorer(TRACE),
     "planner": plan_explorer,
+    "mesh": mesh_explorer,
 }

@@ -1,0 +1,99 @@
+"""A mesh on nodes: which ranks one rank talks to, about what, and over which kind of link."""
+
+from course_lib.techniques.mesh import AXES, Mesh, node_of
+from course_lib.text import counted, listed
+
+from .drawing import SMALL, WIDTH, Picture
+from .explore import Control, Explorer, explore
+from .palette import INK, PAPER, STEP, Fill
+from .view import View
+
+LARGEST = 64  # ranks
+_SENDS = {
+    "tensor": "activations, in every layer",
+    "data": "gradients, once per step",
+    "pipeline": "activations between neighbours, once per microbatch",
+}
+_FILLS = {"tensor": STEP["tensor"], "data": STEP["data"], "pipeline": STEP["pipeline"]}
+_SELF, _OTHER = Fill(INK, ink=PAPER), Fill("#dddddd")
+_ACROSS, _HIGH, _LEFT = 8, 40, 12  # ranks in a row, pixels of one, pixels left of them
+
+
+def mesh_links(mesh: Mesh, per_node: int = 8, rank: int = 0) -> View:
+    """All ranks, `per_node` of them in a frame, with the groups of `rank` in colours."""
+    if mesh.world_size > LARGEST:
+        raise ValueError(f"the picture holds {LARGEST} ranks, and {mesh} has {mesh.world_size}")
+    if not 1 <= per_node <= _ACROSS:
+        raise ValueError(f"a node in the picture has 1 to {_ACROSS} ranks, not {per_node}")
+    groups = {axis: mesh.group(axis, rank) for axis in AXES}
+    lines = [_sentence(axis, group, per_node) for axis, group in groups.items()]
+    title = f"{mesh}: rank {rank} and whom it talks to"
+    return View(_draw(mesh, per_node, rank, groups, title, lines), "\n".join([title, *lines]))
+
+
+def chosen_mesh(
+    pipeline: int = 2, data: int = 2, tensor: int = 4, per_node: int = 8, rank: int = 0
+) -> View:
+    """`mesh_links` of a mesh by its sizes; a rank beyond the last stands for the last."""
+    mesh = Mesh(pipeline=pipeline, data=data, tensor=tensor)
+    return mesh_links(mesh, per_node, min(rank, mesh.world_size - 1))
+
+
+def mesh_explorer() -> Explorer:
+    """`chosen_mesh` under sliders."""
+    return explore(
+        chosen_mesh,
+        height=500,
+        pipeline=[1, 2, 4, 8],
+        data=[1, 2, 4, 8],
+        tensor=[1, 2, 4, 8],
+        per_node=Control([1, 2, 4, 8], "ranks per node"),
+        rank=Control(range(LARGEST), "rank in colours"),
+    )
+
+
+# ------------------------------------------------------------------------------------------------
+
+
+def _sentence(axis: str, group: list[int], per_node: int) -> str:
+    if len(group) == 1:
+        return f"{axis}: nobody, since the axis has one rank"
+    nodes = {node_of(rank, per_node) for rank in group}
+    where = "inside one node" if len(nodes) == 1 else f"over {counted(len(nodes), 'node')}"
+    return f"{axis}: ranks {listed(group)}, {where}; {_SENDS[axis]}"
+
+
+def _draw(
+    mesh: Mesh, per_node: int, rank: int, groups: dict[str, list[int]], title: str,
+    lines: list[str],
+) -> Picture:  # fmt: skip
+    picture = Picture(title)
+    for line in lines:
+        picture.height = picture.paragraph(4, picture.height + 8, line, WIDTH - 8) - 4
+    top = picture.height + 16
+    wide = (WIDTH - 2 * _LEFT) / _ACROSS
+    beside = _ACROSS // per_node  # nodes in a row
+    of = {peer: axis for axis, group in groups.items() for peer in group if peer != rank}
+    for each in range(mesh.world_size):
+        node, place = node_of(each, per_node), each % per_node
+        x = _LEFT + (node % beside * per_node + place) * wide
+        y = top + node // beside * (_HIGH + 26)
+        if place == 0:
+            picture.text(x, y - 8, f"node {node}", SMALL, ink="soft")
+            last = min(per_node, mesh.world_size - each)
+            ends = [(x, y + _HIGH + 4), (x + last * wide - 10, y + _HIGH + 4)]
+            picture.line(ends, "soft", 2)
+        fill = _SELF if each == rank else _FILLS[of[each]] if each in of else _OTHER
+        at = mesh.coordinates(each)
+        said = ", ".join(f"{axis} {at[axis]}" for axis in mesh.order)
+        hint = f"rank {each}: {said}, on node {node}"
+        if each in of:
+            hint += f"\nin the {of[each]} group of rank {rank}"
+        picture.box(x, y, wide - 10, _HIGH, fill, hint, key="rank")
+        picture.text(x + (wide - 10) / 2, y + 13, str(each), SMALL, "middle", True, fill.ink)
+        short = " ".join(f"{axis[0]}{at[axis]}" for axis in mesh.order)
+        picture.text(x + (wide - 10) / 2, y + 28, short, 10, "middle", ink=fill.ink)
+        picture.height = y + _HIGH + 8
+    key = {f"rank {rank}": _SELF} | {f"its {axis} group": _FILLS[axis] for axis in reversed(AXES)}
+    picture.key(key | {"neither": _OTHER})
+    return picture

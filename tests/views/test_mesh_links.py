@@ -1,0 +1,50 @@
+"""The groups of a rank are those of the mesh, and where they lie is that of the nodes."""
+
+import pytest
+
+from course_lib.techniques.mesh import AXES, Mesh
+from course_lib.views.mesh_links import LARGEST, chosen_mesh, mesh_explorer, mesh_links
+from tests.views.reading import Moved, boxes, words
+
+MESH = Mesh(pipeline=2, data=2, tensor=4)
+
+
+@pytest.mark.parametrize("rank", [0, 6, 15])
+def test_colours_are_the_groups(rank):
+    fills: dict[str, set[int]] = {}
+    for number, box in enumerate(boxes(mesh_links(MESH, 8, rank), "rank")):
+        assert box.hint.startswith(f"rank {number}: ")
+        fills.setdefault(box.fill, set()).add(number)
+    groups = {frozenset(MESH.group(axis, rank)) - {rank} for axis in AXES}
+    rest = set(range(16)) - {rank} - set().union(*groups)
+    assert {frozenset(found) for found in fills.values()} == {
+        *groups, frozenset({rank}), frozenset(rest),
+    }  # fmt: skip
+
+
+def test_words_say_who_where_and_what():
+    assert mesh_links(MESH, 4, 5).text.splitlines() == [
+        "pipeline 2 x data 2 x tensor 4: rank 5 and whom it talks to",
+        "pipeline: ranks 5 and 13, over 2 nodes; activations between neighbours, once per"
+        " microbatch",
+        "data: ranks 1 and 5, over 2 nodes; gradients, once per step",
+        "tensor: ranks 4, 5, 6 and 7, inside one node; activations, in every layer",
+    ]
+    assert words(mesh_links(MESH, 4)).count("node 3") == 1
+
+
+def test_an_axis_of_one_talks_to_nobody():
+    assert "data: nobody" in chosen_mesh(data=1).text
+
+
+def test_a_rank_that_is_not_there_stands_for_the_last():
+    assert chosen_mesh(1, 1, 2, 8, 9).text == chosen_mesh(1, 1, 2, 8, 1).text
+
+
+def test_what_cannot_be_drawn_is_said():
+    with pytest.raises(ValueError, match=f"{LARGEST} ranks, and .* has 128"):
+        mesh_links(Mesh(data=128))
+    with pytest.raises(ValueError, match="1 to 8 ranks, not 9"):
+        mesh_links(MESH, 9)
+    shown = Moved(mesh_explorer())(pipeline=8, data=8)
+    assert "has 256" in shown.text
