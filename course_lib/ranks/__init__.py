@@ -3,7 +3,7 @@
 import os
 import sys
 
-from .errors import Failure, RankError, RankTimeout
+from .errors import Failure, RankError, RankInterrupt, RankTimeout
 from .hostclient import host
 from .launch import collect, run_ranks
 from .progress import report_step
@@ -12,6 +12,7 @@ from .results import RankResults
 __all__ = [
     "Failure",
     "RankError",
+    "RankInterrupt",
     "RankResults",
     "RankTimeout",
     "collect",

@@ -1,8 +1,12 @@
 """What the ranks printed: read back, cleaned of native noise, shown rank by rank."""
 
+import contextlib
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+
+from .layout import clipped
 
 # What gloo and c10d log on their own account; it says nothing about the learner's program, and
 # carries times and addresses.
@@ -38,11 +42,21 @@ def read_output(path: Path) -> str:
     return _NOISE.sub("", text)
 
 
-def show(output: dict[int, str]) -> None:
-    """Print every line with its rank in front, all of rank 0 first."""
+def torch_says(paths: Iterable[Path]) -> list[str]:
+    """What torch warned of on these ranks, once and in one line each, without its own paths."""
+    found: list[str] = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found += path.read_text("utf-8", "replace").splitlines()
+    return [clipped(f"torch warns: {line}") for line in dict.fromkeys(found)]
+
+
+def show(output: dict[int, str], remarks: Iterable[str] = ()) -> None:
+    """Print every line with its rank in front, all of rank 0 first, then the remarks."""
     lines = [
         f"[rank {rank}] {line}" for rank in sorted(output) for line in _shortened(output[rank])
     ]
+    lines += remarks
     if lines:
         # One write: a kernel sends each write as a message of its own.
         sys.stdout.write("\n".join(lines) + "\n")

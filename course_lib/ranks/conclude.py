@@ -9,7 +9,7 @@ from course_lib.observe import Frame, Trace, read_trace
 
 from . import capture, shipping, sources
 from .diagnosis import mismatches
-from .errors import Failure, RankError, RankTimeout, RunRecord
+from .errors import Failure, RankError, RankInterrupt, RankTimeout, RunRecord
 from .report import write_report
 from .results import RankResults
 from .rundir import RunDir
@@ -23,14 +23,20 @@ _SEVERED = re.compile(
 )
 
 
-def conclude(run_dir: RunDir, outcome: Outcome, timeout: float, observe: bool) -> RankResults:
-    """What `collect` returns, or the `RankError` that it raises."""
+def conclude(
+    run_dir: RunDir, outcome: Outcome, timeout: float, observe: bool, remarks: list[str]
+) -> RankResults:
+    """What `collect` returns, or the `RankError` that it raises.
+
+    remarks: what is to be shown below the ranks' output, before what is found here.
+    """
     ranks = range(outcome.world_size)
     trace = read_trace({r: run_dir.of(r, "journal") for r in ranks}) if observe else None
     record = RunRecord(
         world_size=outcome.world_size,
         output={rank: capture.read_output(run_dir.of(rank, "out")) for rank in ranks},
         trace=trace,
+        remarks=remarks + capture.torch_says(run_dir.of(rank, "warnings") for rank in ranks),
         warnings=list(trace.warnings) if trace else [],
     )
     values: list[Any] = [None] * outcome.world_size
@@ -45,11 +51,15 @@ def conclude(run_dir: RunDir, outcome: Outcome, timeout: float, observe: bool) -
         else:
             failures[rank] = _failure(run_dir, outcome, rank, trace)
     unfit = mismatches(trace) if trace else []
+    if not failures and outcome.interrupted:
+        raise KeyboardInterrupt
     if not failures:
         record.warnings += unfit
         return RankResults(values, record)
     # Of a run that failed only the report tells them: they may be its consequence.
     report, stuck = write_report(outcome, failures, record, unfit, timeout)
+    if outcome.interrupted:
+        raise RankInterrupt(report, failures, record)
     raise (RankTimeout if stuck else RankError)(report, failures, record)
 
 

@@ -33,28 +33,42 @@ class RunRecord:
     output: dict[int, str] = field(default_factory=dict)
     trace: Trace | None = None
     warnings: list[RankWarning] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)  # lines to show below what the ranks printed
 
 
-class RankError(RuntimeError):
-    """A rank raised, left or was killed.
+class _Told(BaseException):
+    """What the exceptions of a run have in common: a report, and all that was known."""
 
-    `.report` is the text to read, `.failures` maps a rank to its `Failure`. `.output`, `.trace` and
-    `.warnings` hold what was captured and observed until then, as in `RankResults`.
-    """
+    _title = ""  # under which a notebook shows it; else the name of the class
 
     def __init__(self, report: str, failures: dict[int, Failure], record: RunRecord):
         super().__init__(report)
         self.report = report
         self.failures = failures
         self.output = record.output
+        self.remarks = record.remarks
         self.trace = record.trace
         self.warnings = record.warnings
 
     def _render_traceback_(self) -> list[str]:
         # IPython asks for this instead of printing the frames of the launcher.
         shown.show(self)
-        return [fitted(f"{type(self).__name__}: {self.report}")]
+        return [fitted(f"{self._title or type(self).__name__}: {self.report}")]
+
+
+class RankError(_Told, RuntimeError):
+    """A rank raised, left or was killed.
+
+    `.report` is the text to read, `.failures` maps a rank to its `Failure`. `.output`, `.trace` and
+    `.warnings` hold what was captured and observed until then, as in `RankResults`.
+    """
 
 
 class RankTimeout(RankError):
     """The ranks were stuck: waiting for each other, or not finished in time."""
+
+
+class RankInterrupt(_Told, KeyboardInterrupt):
+    """Somebody interrupted the run; tells where the ranks were, as `RankTimeout` does."""
+
+    _title = "KeyboardInterrupt"

@@ -46,6 +46,7 @@ class Host:
             OPENBLAS_NUM_THREADS="1",  # no helper threads in a process that forks
             COURSE_LIB_HOST="1",
         )
+        environ.pop("PYTHONWARNINGS", None)  # to import torch with warnings as errors would fail
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         with theirs:
             self.process = subprocess.Popen(

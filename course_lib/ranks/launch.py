@@ -7,15 +7,16 @@ no port is opened for it.
 
 import os
 import pickle
+import re
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from . import capture, shipping
+from . import capture, shipping, unsendable
 from .conclude import conclude
 from .devices import choose_devices
-from .errors import RankError
+from .errors import RankError, RankInterrupt
 from .hostclient import host
 from .results import RankResults
 from .rundir import RunDir
@@ -24,6 +25,7 @@ from .watch import Watch
 
 _MOST_RANKS = 256
 # Left over from torchrun or an earlier experiment, these would make a rank talk to someone else.
+_told_large: set[str] = set()
 _FOREIGN = ("MASTER_ADDR", "MASTER_PORT", "GROUP_RANK", "ROLE_RANK", "TORCHELASTIC_", "COURSE_LIB_")
 _one_at_a_time = threading.RLock()
 
@@ -65,12 +67,12 @@ def run_ranks(
             device=device,
             start=start,
         )
-    except RankError as error:
-        capture.show(error.output)
+    except (RankError, RankInterrupt) as error:
+        capture.show(error.output, error.remarks)
         raise
     if device == "auto" and (why := choose_devices(world_size, device).reason) != "gloo on the CPU":
         print(why)
-    capture.show(results.output)
+    capture.show(results.output, results.remarks)
     show_warnings(results.warnings)
     return results
 
@@ -93,6 +95,7 @@ def collect(
         raise ValueError(f'start must be "forkserver" or "spawn", not {start!r}')
     devices = choose_devices(world_size, device)
     call = _pack_call(fn, args, kwargs or {})
+    remarks = _large(call, fn, args, kwargs or {})
 
     with _one_at_a_time:
         run_dir = RunDir.create(world_size)
@@ -113,14 +116,14 @@ def collect(
             run_dir.job.write_bytes(pickle.dumps(job))
             watch = Watch(run_dir, host(), world_size, bool(observe))
             watch.host.order("start", run_dir, world_size=world_size, start=start)
-            outcome = watch.until_over(timeout)
+            outcome = watch.until_over_or_interrupted(timeout)
             if outcome.unfinished:
                 watch.ask_for_stacks()
             ended, watch = watch, None
             ended.end()
-            return conclude(run_dir, outcome, timeout, bool(observe))
+            return conclude(run_dir, outcome, timeout, bool(observe), remarks)
         finally:
-            if watch:  # interrupted, or our own error
+            if watch:  # our own error
                 watch.end()
             run_dir.remove()
 
@@ -152,9 +155,24 @@ def _pack_call(fn: Callable, args: tuple, kwargs: dict[str, Any]) -> bytes:
     except Exception as problem:
         raise ValueError(
             f"{getattr(fn, '__name__', 'the function')} uses something that cannot be sent to "
-            f"another process: {problem}. Create it inside the function instead, so that each rank "
-            "makes its own."
+            f"another process: {unsendable.culprit(fn, args, kwargs) or problem}. Create it inside "
+            "the function instead, so that each rank makes its own."
         ) from problem
+
+
+def _large(call: bytes, fn: Callable, args: tuple, kwargs: dict[str, Any]) -> list[str]:
+    """A remark on what makes a call large, once for the same variables."""
+    if len(call) <= unsendable.LARGE:
+        return []
+    parts = unsendable.large_parts(fn, args, kwargs)
+    names = re.sub(r" \(\d+ MB\)", "", parts)
+    if not parts or names in _told_large:
+        return []
+    _told_large.add(names)
+    return [
+        f"{len(call) / 1e6:.0f} MB are sent to every rank: {parts}. What is large is better made "
+        "or loaded inside the function."
+    ]
 
 
 def _cores() -> list[int] | range:

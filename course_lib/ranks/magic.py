@@ -15,7 +15,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
 from . import capture
-from .errors import RankError
+from .errors import RankError, RankInterrupt
 from .launch import collect
 from .show_warnings import show_warnings
 
@@ -54,12 +54,13 @@ def _ranks_for(shell: Any) -> Any:
                 timeout=options.timeout,
                 device=options.device,
             )
-        except RankError as error:
-            capture.show(error.output)
+        except (RankError, RankInterrupt) as error:
+            capture.show(error.output, error.remarks)
             raise
         if options.out:
             shell.user_ns[options.out] = results
-        capture.show({rank: _shown(results.output[rank], results[rank]) for rank in results.output})
+        shown = {rank: _shown(text, results[rank]) for rank, text in results.output.items()}
+        capture.show(shown, results.remarks)
         show_warnings(results.warnings)
 
     return ranks

@@ -26,7 +26,7 @@ import torch.distributed as dist
 
 from course_lib.observe import Recorder
 
-from . import progress, shipping
+from . import progress, shipping, torch_warnings
 from .prctl import die_with_parent
 from .rundir import RunDir
 
@@ -48,6 +48,7 @@ def main(folder: str, rank: int) -> int:
     # Longer than the kernel's patience: gloo's own time-out explains nothing.
     patience = datetime.timedelta(seconds=job["timeout"] + 60)
     _settle(job, rank)
+    torch_warnings.divert(run_dir.of(rank, "warnings"))
     try:
         payload, what = _work(run_dir, job, rank, patience), "result"
     except BaseException as problem:  # SystemExit and KeyboardInterrupt end the rank, not us

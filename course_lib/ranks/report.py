@@ -63,6 +63,8 @@ def _headline(outcome: Outcome, stuck: list[int], found: list[Cause], timeout: f
         return f"rank {outcome.flooded} printed without end, and was stopped."
     if any(cause.mismatch for cause in found):
         return "the calls of the ranks do not fit together."
+    if outcome.interrupted:
+        return f"{ranks_text(stuck)} had not finished when the run was interrupted."
     if outcome.out_of_time:
         return f"{ranks_text(stuck)} had not finished after {timeout:g} s."
     if outcome.deadlocked or found:

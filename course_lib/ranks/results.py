@@ -18,6 +18,7 @@ class RankResults(Sequence):
     def __init__(self, values: list[Any], record: RunRecord):
         self._values = values
         self.output: dict[int, str] = record.output
+        self.remarks: list[str] = record.remarks
         self.trace: Trace | None = record.trace
         self.warnings: list[RankWarning] = record.warnings
 

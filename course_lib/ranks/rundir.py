@@ -8,6 +8,7 @@ raised before it was killed can still be read.
     events           a named pipe: ranks and host report progress, results, exits; one JSON a line
     0/out            what rank 0 printed, Python and native code alike
     0/journal        what rank 0 did (course_lib.observe)
+    0/warnings       what torch warned of there, one a line
     0/result         the pickled return value, or
     0/failure        the exception, as JSON
     0/stack          where rank 0 was when it was asked, or crashed (faulthandler)

@@ -79,22 +79,46 @@ def _restore_code(constructor: type, arguments: tuple, filename: str) -> types.C
     return constructor(*arguments).replace(co_filename=filename)
 
 
+# Younger types, which torch's own pickling does not know.
+_WITHOUT_STORAGE = {
+    dtype
+    for name, dtype in vars(torch).items()
+    if isinstance(dtype, torch.dtype) and name.startswith(("float8", "uint16", "uint32", "uint64"))
+}
+
+
 class _Outgoing(cloudpickle.Pickler):
     dispatch_table: ClassVar = ChainMap(
         {types.CodeType: _reduce_code}, cloudpickle.Pickler.dispatch_table
     )
 
-
-class _Result(_Outgoing):
     def reducer_override(self, value: Any) -> Any:
-        if type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout == torch.strided:
+        if type(value) is torch.Tensor and value.dtype in _WITHOUT_STORAGE and _is_plain(value):
             return _reduce_tensor(value)
         return super().reducer_override(value)
 
 
+class _Result(_Outgoing):
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) in (torch.Tensor, torch.nn.Parameter) and _is_plain(value):
+            return _reduce_tensor(value)
+        return super().reducer_override(value)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether its elements are all that it has; torch's own way is for sparse ones and the like."""
+    odd = tensor.is_meta or tensor.is_quantized or tensor.is_nested
+    return tensor.layout == torch.strided and not odd
+
+
 def _reduce_tensor(tensor: torch.Tensor) -> tuple:
-    values = tensor.detach().cpu().contiguous()
-    payload = values.reshape(-1).view(torch.uint8).numpy().tobytes()
+    values = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    flat = values.reshape(-1)
+    if flat.numel() == 1:
+        flat = flat.new_empty(1).copy_(
+            flat
+        )  # one element is contiguous whatever its stride, which may be 0
+    payload = flat.view(torch.uint8).numpy().tobytes()
     trainable = tensor.requires_grad if isinstance(tensor, torch.nn.Parameter) else None
     return _restore_tensor, (payload, values.dtype, tuple(values.shape), trainable)
 

@@ -45,6 +45,7 @@ class Outcome:
     exited: dict[int, int] = field(default_factory=dict)  # rank -> exit code, without delivering
     deadlocked: bool = False
     out_of_time: bool = False
+    interrupted: bool = False
     flooded: int | None = None  # the rank that printed without end
 
     @property
@@ -99,6 +100,14 @@ class Watch:
             if self._flooded():
                 break
         return outcome
+
+    def until_over_or_interrupted(self, timeout: float) -> Outcome:
+        """`until_over`; a keyboard interrupt is one more way in which a run may end."""
+        try:
+            return self.until_over(timeout)
+        except KeyboardInterrupt:
+            self.outcome.interrupted = True
+            return self.outcome
 
     def ask_for_stacks(self, patience: float = 0.5) -> None:
         """Let every unfinished rank write down where it is, blocked in C++ or not."""

@@ -103,7 +103,7 @@ def test_interrupt_leaves_no_process(shared: Kernel) -> None:
     assert until(lambda: sum(p.name() == "sleep" for p in shared.ranks()) == 2)
     started = time.monotonic()
     shared.interrupt()
-    assert shared.finish(message).error == "KeyboardInterrupt"
+    assert shared.finish(message).error == "RankInterrupt"
     assert time.monotonic() - started < 3
     assert shared.ranks() == []
     assert shared.run("len(run_ranks(dist.get_rank, 2))").result == "2"
@@ -143,3 +143,29 @@ def test_four_notebooks_at_once() -> None:
     finally:
         for k in kernels:
             k.close()
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["run_ranks(ping_pong, 2, timeout=600)", "%%ranks 2 -t 600\nping_pong()", "check(ping_pong)"],
+)
+def test_an_interrupt_tells_what_a_time_out_tells(shared: Kernel, tmp_path, cell: str) -> None:
+    shared.run(
+        "import pathlib, time\n"
+        "from course_lib import check\n"
+        "def ping_pong(*args):\n"
+        "    dist.barrier()\n"
+        "    if dist.get_rank() == 0:\n"
+        "        dist.recv(torch.ones(1), 1)\n"
+        f"    pathlib.Path({str(tmp_path)!r}, 'there').touch()\n"
+        "    time.sleep(600)\n"
+    )
+    message = shared.start(cell)
+    assert until((tmp_path / "there").exists)
+    shared.interrupt()
+    out = shared.finish(message)
+    assert out.traceback.startswith("KeyboardInterrupt: ranks 0 and 1 had not finished when")
+    assert "rank 0  waits to receive 1 float32 from rank 1" in out.traceback
+    assert "time.sleep(600)" in out.traceback
+    assert "course_lib" not in out.traceback
+    assert shared.ranks() == []
