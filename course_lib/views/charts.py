@@ -56,7 +56,7 @@ class Field:
                 self.picture.line([(self.left, y), (self.right, y)], "line", 0.8)
             self.picture.text(self.left - 7, y, words, SMALL, "end")
         if label:
-            self.picture.text(4, self.top - 13, label, SMALL, ink="soft")
+            self.picture.text(4, self.top - 16, label, SMALL, ink="soft")
 
     def curve(
         self, points: Sequence[Point], stroke: Stroke, key: str = "", dots: bool = False

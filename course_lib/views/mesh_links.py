@@ -14,7 +14,7 @@ _SENDS = {
     "data": "gradients, once per step",
     "pipeline": "activations between neighbours, once per microbatch",
 }
-_FILLS = {"tensor": STEP["tensor"], "data": STEP["data"], "pipeline": STEP["pipeline"]}
+_FILLS = {"tensor": STEP["tensor"], "data": STEP["data"], "pipeline": Fill("#f2d264")}
 _SELF, _OTHER = Fill(INK, ink=PAPER), Fill("#dddddd")
 _ACROSS, _HIGH, _LEFT = 8, 40, 12  # ranks in a row, pixels of one, pixels left of them
 

@@ -51,7 +51,7 @@ def _draw(histograms: Mapping[str, np.ndarray]) -> Picture:
             points += [(_LOW + index, count / 1e3), (_LOW + index + 1, count / 1e3)]
         field.curve([*points, (float(_HIGH), 0.0)], strokes[name], name)
     field.marks_left(round_numbers(0, highest, 5, "{:g}".format), "thousand entries", grid=True)
-    marks = round_numbers(_LOW, _HIGH, 12, "2^{:.0f}".format)
+    marks = {float(power): f"2^{power}" for power in range(_LOW, _HIGH + 1, 5)}
     field.marks_below(marks, "size of the entry, logarithmic")
     name_curves(picture, strokes)
     picture.key({"fp16: full precision": _FULL, "fp16: less and less of it": _LESS})

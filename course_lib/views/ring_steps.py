@@ -17,6 +17,7 @@ from .drawing import SMALL, WIDTH, Picture, Point
 from .palette import PAPER, Fill
 from .view import View
 
+_SIDE = 46  # pixels from an arrow to its words
 LARGEST = 5  # ranks; more do not fit a page, and teach nothing more
 
 
@@ -144,14 +145,16 @@ def _ring(picture: Picture, step: RingStep, n: int) -> None:
             start, end = _between(middles[rank], middles[to])
             picture.arrow(start, end, "alarm", 2, f"rank {rank} to rank {to}")
             words = f"chunk {step.received[to]}"
-            middle = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
-            picture.text(middle[0] + 8, middle[1] - 9, words, SMALL, ink="alarm")
+            a, b = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
+            side = _SIDE if a > x0 + 1 else -_SIDE if a < x0 - 1 else 0.0
+            picture.text(a + side, b - (0 if side else 12), words, SMALL, "middle", ink="alarm")
         picture.text(x, y - 22, f"rank {rank}", anchor="middle", bold=True)
         _row(picture, step, rank, x - n * wide / 2, y - 12 - rank * 24, wide, 24)
     picture.height = y0 + radius + 24
     what = "adds what arrives to its own" if "scatter" in step.name else "keeps what arrives"
-    words = f"{step.name}: each rank {what}" if step.name != "start" else "start: 10^rank in all"
-    picture.text(x0, y0, words, anchor="middle", bold=True)
+    words = f"each rank {what}" if step.name != "start" else "rank r has 10^r in every chunk"
+    picture.text(x0, y0 - 9, step.name, anchor="middle", bold=True)
+    picture.text(x0, y0 + 9, words, SMALL, "middle", ink="soft")
 
 
 def _between(one: Point, other: Point) -> tuple[Point, Point]:

@@ -34,67 +34,68 @@ def draw(ranks=1):
 explore(draw, ranks=range(1, 41))"""
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lab")
     cells = [
         nbformat.v4.new_code_cell(source, id=name)
         for name, source in (("show", SHOW), ("count", "len(DRAWN), DRAWN[-1]"))
     ]
     python = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     notebook = nbformat.v4.new_notebook(cells=cells, metadata=python)
-    nbformat.write(notebook, tmp_path / "sliders.ipynb")
-    return tmp_path
+    nbformat.write(notebook, folder / "sliders.ipynb")
+    with jupyterlab(folder, theme="JupyterLab Dark", scale=2) as running:
+        yield running
 
 
-def test_a_picture_follows_its_slider_is_played_and_outlives_its_kernel(folder):
-    with jupyterlab(folder, theme="JupyterLab Dark", scale=2) as lab:
-        notebook = lab.open("sliders.ipynb")
-        notebook.run("show")
-        cell = notebook.cell("show")
-        picture = cell.locator("svg.live")
-        expect(picture).to_be_visible()
-        expect(picture).to_have_attribute("aria-label", "1 ranks\n1 ranks")
-        assert picture.bounding_box()["width"] == 840
-        ink = picture.locator("text").first.evaluate("text => getComputedStyle(text).fill")
-        assert min(map(int, ink.strip("rgba()").split(",")[:3])) > 200  # light on dark
+def test_a_picture_follows_its_slider_is_played_and_outlives_its_kernel(lab):
+    notebook = lab.open("sliders.ipynb")
+    notebook.run("show")
+    cell = notebook.cell("show")
+    picture = cell.locator("svg.live")
+    expect(picture).to_be_visible()
+    expect(picture).to_have_attribute("aria-label", "1 ranks\n1 ranks")
+    assert picture.bounding_box()["width"] == 840
+    ink = picture.locator("text").first.evaluate("text => getComputedStyle(text).fill")
+    assert min(map(int, ink.strip("rgba()").split(",")[:3])) > 200  # light on dark
 
-        # Played: what is still to come is faint
-        later = picture.locator("g.b").last
-        cell.get_by_label("one step back").click()
-        cell.get_by_label("one step back").click()
-        assert float(later.evaluate("box => getComputedStyle(box).opacity")) < 0.5
-        cell.get_by_label("play", exact=True).click()
-        expect(cell.get_by_label("pause")).to_be_visible()
+    # Played: what is still to come is faint
+    later = picture.locator("g.b").last
+    cell.get_by_label("one step back").click()
+    cell.get_by_label("one step back").click()
+    assert float(later.evaluate("box => getComputedStyle(box).opacity")) < 0.5
+    cell.get_by_label("play", exact=True).click()
+    expect(cell.get_by_label("pause")).to_be_visible()
 
-        # Dragged: the slider passes 39 values; the kernel draws the last, and few on the way
-        grip = cell.locator(".noUi-handle").bounding_box()
-        track = cell.locator(".noUi-base").bounding_box()
-        x, y = grip["x"] + grip["width"] / 2, grip["y"] + grip["height"] / 2
-        lab.page.mouse.move(x, y)
-        lab.page.mouse.down()
-        lab.page.mouse.move(track["x"] + track["width"] + 20, y, steps=60)
-        lab.page.mouse.up()
-        expect(cell.locator(".widget-readout")).to_have_text("40")
-        expect(picture).to_have_attribute("aria-label", "40 ranks\n40 ranks")
-        handle = cell.get_by_role("slider", name="ranks")
-        expect(handle).to_have_attribute("aria-valuetext", "40")
-        count, last = map(int, notebook.run("count").strip("()").split(","))
-        assert last == 40
-        assert count < 30
-        assert cell.locator(".jp-OutputArea-output").count() == 2  # and nothing was printed
+    # Dragged: the slider passes 39 values; the kernel draws the last, and few on the way
+    grip = cell.locator(".noUi-handle").bounding_box()
+    track = cell.locator(".noUi-base").bounding_box()
+    x, y = grip["x"] + grip["width"] / 2, grip["y"] + grip["height"] / 2
+    lab.page.mouse.move(x, y)
+    lab.page.mouse.down()
+    lab.page.mouse.move(track["x"] + track["width"] + 20, y, steps=60)
+    lab.page.mouse.up()
+    expect(cell.locator(".widget-readout")).to_have_text("40")
+    expect(picture).to_have_attribute("aria-label", "40 ranks\n40 ranks")
+    handle = cell.get_by_role("slider", name="ranks")
+    expect(handle).to_have_attribute("aria-valuetext", "40")
+    count, last = map(int, notebook.run("count").strip("()").split(","))
+    assert last == 40
+    assert count < 30
+    assert cell.locator(".jp-OutputArea-output").count() == 2  # and nothing was printed
 
-        notebook.save()
-        lab.end_kernels()
-        cell = lab.open("sliders.ipynb").cell("show")
-        expect(cell.locator("svg.live")).to_have_attribute("aria-label", "40 ranks\n40 ranks")
-        gone = cell.locator(".jupyter-widgets")
-        expect(gone).to_have_text("Error displaying widget: model not found")
-        assert gone.evaluate("one => getComputedStyle(one).fontSize") == "0px"
-        said = gone.evaluate("one => getComputedStyle(one, '::after').content")
-        assert said == '"Run this cell to get its controls."'
+    notebook.save()
+    lab.end_kernels()
+    cell = lab.open("sliders.ipynb").cell("show")
+    expect(cell.locator("svg.live")).to_have_attribute("aria-label", "40 ranks\n40 ranks")
+    gone = cell.locator(".jupyter-widgets")
+    expect(gone).to_have_text("Error displaying widget: model not found")
+    assert gone.evaluate("one => getComputedStyle(one).fontSize") == "0px"
+    said = gone.evaluate("one => getComputedStyle(one, '::after').content")
+    assert said == '"Run this cell to get its controls."'
 
 
-def test_a_notebook_of_someone_else_shows_the_picture_without_running_anything(folder):
+def test_a_notebook_of_someone_else_shows_the_picture_without_running_anything(lab):
     data = {
         "text/plain": "words",
         "text/html": '<img class="course-view" alt="words" src="data:image/svg+xml,'
@@ -105,10 +106,9 @@ def test_a_notebook_of_someone_else_shows_the_picture_without_running_anything(f
     cell = nbformat.v4.new_code_cell("show()", id="show", outputs=[shown], execution_count=1)
     notebook = nbformat.v4.new_notebook(cells=[cell])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    nbformat.write(notebook, folder / "theirs.ipynb")
-    with jupyterlab(folder) as lab:
-        cell = lab.open("theirs.ipynb").cell("show")
-        image = cell.locator("img.course-view")
-        expect(image).to_be_visible()
-        assert image.evaluate("image => image.naturalWidth") == 84
-        assert lab.page.evaluate("document.body.dataset.ran") is None
+    nbformat.write(notebook, lab.folder / "theirs.ipynb")
+    cell = lab.open("theirs.ipynb").cell("show")
+    image = cell.locator("img.course-view")
+    expect(image).to_be_visible()
+    assert image.evaluate("image => image.naturalWidth") == 84
+    assert lab.page.evaluate("document.body.dataset.ran") is None
