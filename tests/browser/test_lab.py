@@ -5,7 +5,9 @@ import shutil
 import pytest
 from playwright.sync_api import expect
 
+from course_lib.checks.registry import all_exercises
 from course_lib.classroom import read_lesson
+from course_lib.classroom.start_page import write_start_page
 from tests.browser.lab import find_browser, jupyterlab
 
 pytestmark = pytest.mark.skipif(
@@ -22,14 +24,27 @@ def solved(root) -> dict[str, str]:
     return {f"answer-{c.name}": c.source for c in lesson.cells if c.kind == "answer"}
 
 
-def test_a_wrong_answer_is_explained_and_the_right_one_passes(root, tmp_path, solved):
+def test_from_the_start_page_to_a_wrong_answer_that_is_explained_and_the_right_one(
+    root, tmp_path, solved, monkeypatch
+):
     answer, check = "answer-ring_all_reduce", "check-ring_all_reduce"
     right = solved[answer]
     average = right.replace("return tensor", "return tensor.div_(n)")
     assert average != right
 
-    shutil.copy(root / "notebooks" / f"{NOTEBOOK}.ipynb", tmp_path)
-    with jupyterlab(tmp_path) as lab:
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    shutil.copy(root / "notebooks" / f"{NOTEBOOK}.ipynb", folder)
+    write_start_page(tmp_path, all_exercises())
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(root / ".jupyter"))  # as `make lab` does
+    with jupyterlab(folder) as lab:
+        lab.page.goto(f"{lab.url}lab/tree/START.md?token={lab.token}&reset")
+        page = lab.page.locator(".jp-MarkdownViewer")
+        expect(page).to_contain_text("exercises passed.")
+        page.locator("table a").first.click()
+        expect(lab.page.locator("#jp-main-statusbar")).to_contain_text("| Idle")
+        expect(lab.page.locator(".lm-TabBar-tab.jp-mod-dirty")).to_have_count(0)
+
         notebook = lab.open(f"{NOTEBOOK}.ipynb")
         imports = next(identity for identity in notebook.ids if identity.startswith("code-"))
         notebook.run(imports)
