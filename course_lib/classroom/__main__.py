@@ -1,7 +1,11 @@
 """`python -m course_lib.classroom COMMAND`: build the notebooks, see progress, hand out, grade."""
 
 import argparse
+import datetime
+import shutil
 import sys
+import tempfile
+import textwrap
 import time
 import warnings
 from pathlib import Path
@@ -22,6 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     _add_status(commands)
     _add_build(commands)
     _add_new_exercise(commands)
+    _add_preview(commands)
     _add_validate(commands)
     _add_grade(commands)
     _add_exports(commands)
@@ -144,6 +149,12 @@ def _add_grade(commands) -> None:
     grade.add_argument(
         "--part", default="1/1", metavar="I/N", help="of N parts of the students, the I-th"
     )
+    grade.add_argument(
+        "--due", type=_moment, default=None, help="2026-10-09T23:59; later files are late"
+    )
+    grade.add_argument(
+        "--late", type=float, default=0.0, metavar="SHARE", help="of the points lost a day (0.1)"
+    )
     grade.add_argument("--memory", type=float, default=4.0, help="GiB that one answer may use")
     grade.set_defaults(run=_grade)
 
@@ -152,7 +163,7 @@ def _grade(options) -> int:
     from course_lib.checks.sandbox.isolation import Limits
 
     from .grading import grade
-    from .grading.batch import Settings
+    from .grading.batch import Deadline, Settings
     from .grading.reports import write_reports
 
     warnings.simplefilter("ignore")  # what Python has to say about the style of answers
@@ -163,6 +174,7 @@ def _grade(options) -> int:
             dict(map(_points, options.points)),
             options.jobs,
             _part(options.part),
+            Deadline(options.due, options.late) if options.due else None,
             Limits(memory=int(options.memory * 2**30)),
         )
         graded = grade(
@@ -187,6 +199,36 @@ def _grade(options) -> int:
     if odd:
         print(f"{odd} with something odd: {options.out / 'odd'}")
     return ODD if odd else ALL_WELL
+
+
+def _add_preview(commands) -> None:
+    preview = commands.add_parser("preview", help="show what a student would be told")
+    preview.add_argument("notebook", type=Path, help="a notebook as it could be handed in")
+    preview.set_defaults(run=_preview)
+
+
+def _preview(options) -> int:
+    from .grading import grade
+
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as folder:
+        submissions = Path(folder, "submissions", "preview")
+        submissions.mkdir(parents=True)
+        try:
+            shutil.copy(options.notebook, submissions)
+            graded = grade(
+                submissions.parent, Path(folder, "report"), untouched(ROOT), all_exercises()
+            )
+        except (ValueError, OSError) as problem:
+            print(f"cannot grade: {problem}", file=sys.stderr)
+            return CANNOT
+    (report,) = graded.reports
+    print("\n".join([*report.notes, *(f"{path}: {why}" for path, why, _ in report.odd)]))
+    for result in report.results:
+        print(f"{result.exercise}: {result.status}, {result.points:g} of {result.maximum:g}")
+        if result.message:
+            print(textwrap.indent(result.message, "  "))
+    return ALL_WELL
 
 
 def _add_validate(commands) -> None:
@@ -253,6 +295,11 @@ def _points(text: str) -> tuple[str, float]:
         return exercise, float(points)
     except ValueError:
         raise ValueError(f"--points takes EXERCISE=POINTS, not {text!r}") from None
+
+
+def _moment(text: str) -> float:
+    """Seconds since 1970 of a local date and time. Raises `ValueError`."""
+    return datetime.datetime.fromisoformat(text).timestamp()
 
 
 def _part(text: str) -> tuple[int, int]:

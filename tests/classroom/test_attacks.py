@@ -318,7 +318,45 @@ CLEVER = (
     "the backend itself",
 )
 
+WRITTEN = (
+    BACKEND
+    + """
+import time
+from course_lib.observe.events import CommEvent
+from course_lib.observe.recorder import Recorder
+def exchange(tensor):
+    me, record = dist.get_rank(), Recorder._open
+    theirs = past(tensor, me, 1 - me)
+    for op in ("send", "recv"):
+        now = time.monotonic()
+        shape, blocking, native = ((1,),), True, False
+        event = CommEvent(
+            *(me, next(record._count), op, "0", (0, 1), 1 - me, 0, 4, shape, "float32", None),
+            *(blocking, native, now, now, now),
+            spans=tuple(record._labels),
+        )
+        record._journal.issue(event)
+        record._journal.wait(event.n, now)
+        record._journal.done(event.n, now, 1 - me)
+    return theirs
+"""
+)
+UNHOOKED = """
+import threading
+def past(tensor, me, other):
+    from course_lib.observe.recorder import Recorder
+    aside, here = Recorder._open._hooks._inside, threading.get_ident()
+    both = [torch.empty_like(tensor) for _ in "12"]
+    aside.add(here)
+    dist.all_gather(both, tensor)
+    aside.discard(here)
+    return both[other]
+"""
 FORGED = {
+    "messages that never were": WRITTEN,
+    "hooks put aside": UNHOOKED + DIRECT,
+    "hooks put aside, junk sent": UNHOOKED + JUNK,
+    "hooks put aside, junk added": UNHOOKED + ADDED,
     "a recorder that notes nothing": DIRECT
     + BACKEND
     + "\nfrom course_lib.observe import recorder\nrecorder.Recorder._communicate = lambda *_: None",

@@ -2,13 +2,22 @@
 
 import csv
 import json
+import os
 
 import nbformat
 import pytest
 
-from course_lib.classroom.__main__ import _duration, _part, _Progress
+from course_lib.classroom.__main__ import _duration, _part, _Progress, main
 from course_lib.classroom.grading import grade
-from course_lib.classroom.grading.batch import FAILED, PASSED, Graded, Report, Result, Settings
+from course_lib.classroom.grading.batch import (
+    FAILED,
+    PASSED,
+    Deadline,
+    Graded,
+    Report,
+    Result,
+    Settings,
+)
 from course_lib.classroom.grading.exports import canvas, gradescope, moodle
 from course_lib.classroom.grading.reports import write_reports
 from course_lib.classroom.release import untouched
@@ -121,3 +130,42 @@ def test_the_rest_is_foretold_from_the_pace(monkeypatch, capsys):
     assert "10/40 answers, about 1 min 30 s left" in capsys.readouterr().err
     assert progress.over().startswith("1 min 40 s, ")
     assert _duration(7325) == "2 h 2 min"
+
+
+def test_late_days_cost_a_share(one_grader, tmp_path):
+    course = tiny.write_course(tmp_path / "course")
+    due = 1_700_000_000
+    for student, hours in (("early", -1), ("late", 1), ("later", 25), ("never", 24 * 50)):
+        file = tmp_path / "in" / student / "01_tiny.ipynb"
+        file.parent.mkdir(parents=True)
+        nbformat.write(tiny.answered(course.root, double=tiny.ANSWERS["double"]), file)
+        os.utime(file, (due + 3600 * hours,) * 2)
+    graded = grade(
+        tmp_path / "in",
+        tmp_path / "report",
+        untouched(course.root),
+        tiny.EXERCISES,
+        Settings(deadline=Deadline(due, 0.25)),
+    )
+    assert [report.points for report in graded.reports] == [1, 0.75, 0.5, 0]
+    assert [report.notes for report in graded.reports] == [
+        [],
+        ["01_tiny: 1 day late"],
+        ["01_tiny: 2 days late"],
+        ["01_tiny: 50 days late"],
+    ]
+    with pytest.raises(ValueError, match="a share of 0 to 1, not 2"):
+        Deadline(due, 2)
+
+
+def test_a_preview_is_what_the_student_is_told(one_grader, tmp_path, monkeypatch, capsys):
+    course = tiny.write_course(tmp_path / "course")
+    monkeypatch.setattr("course_lib.classroom.__main__.ROOT", course.root)
+    monkeypatch.setattr("course_lib.classroom.__main__.all_exercises", lambda: tiny.EXERCISES)
+    file = tmp_path / "mine.ipynb"
+    nbformat.write(tiny.answered(course.root, double="def double(x):\n    return x"), file)
+    assert main(["preview", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "double: failed, 0 of 1\n  double does not pass yet. What was run: x = 7" in said
+    assert "quadruple: not attempted, 0 of 2" in said
+    assert main(["preview", str(tmp_path / "none.ipynb")]) == 2

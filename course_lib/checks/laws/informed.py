@@ -26,11 +26,15 @@ _WRITES = frozenset({"recv", "broadcast", "all_reduce", "all_gather", "reduce_sc
 
 @dataclass(frozen=True)
 class Told:
-    """Of two runs: whether this rank's result differs, and digests of what arrived in each."""
+    """Of two runs: whether this rank's result differs, and digests of what arrived in each.
+
+    messages: how many arrived in both, the check's own included.
+    """
 
     differs: bool
     arrived: list[str]
     arrived_then: list[str]
+    messages: int
 
 
 def variations(exercise: Exercise) -> list[Exercise]:
@@ -52,30 +56,33 @@ class _OnRank:
 
     def __call__(self, answer: Callable, case: Case) -> Told:
         runs = [_run(self.on_rank, answer, each) for each in case.data[_BOTH]]
-        (one, arrived), (other, arrived_then) = runs
+        (one, ears), (other, ears_then) = runs
         shared = one.keys() & other.keys()
         differs = any(not same(one[key], other[key]) for key in shared)
-        return Told(differs, arrived, arrived_then)
+        messages = ears.messages + ears_then.messages
+        return Told(differs, ears.heard, ears_then.heard, messages)
 
 
 def _run(
     on_rank: Callable[[Callable, Case], Any], answer: Callable, case: Case
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[dict[str, Any], "_Ears"]:
     ears = _Ears()
     Recorder.on_arrival(ears)
     try:
-        return dict(leaves(on_rank(answer, case))), ears.heard
+        return dict(leaves(on_rank(answer, case))), ears
     finally:
         Recorder.on_arrival(None)
 
 
 @dataclass
 class _Ears:
-    """Notes what arrives where the answer's own lines asked for it."""
+    """Notes what arrives where the answer's own lines asked for it, and counts messages."""
 
     heard: list[str] = field(default_factory=list)
+    messages: int = 0
 
     def __call__(self, event: CommEvent, written: list[torch.Tensor]) -> None:
+        self.messages += event.op == "recv"
         if event.where and event.op in _WRITES and any(t.numel() for t in written):
             self.heard.append(_digest(written))
 
@@ -92,11 +99,11 @@ def judge(case: Case, observation: Observation) -> Finding | None:
     told: list[Told] = observation.values
     for rank, each in enumerate(told):
         mine = observation.trace.of(rank)
-        counted = sum(1 for e in mine if e.op == "recv" and e.where and e.nbytes)
-        heard = len(each.arrived) + len(each.arrived_then)
-        if heard < counted:
+        counted = sum(event.op == "recv" for event in mine)
+        if each.messages < counted:
             return Finding(
-                f"{counted} messages are counted as received on this rank, and {heard} arrived",
+                f"{counted} messages are counted as received on this rank, and {each.messages} "
+                "arrived",
                 rank,
             )
     sent = any(each.arrived for each in told)

@@ -9,6 +9,7 @@ import concurrent.futures
 import contextlib
 import hashlib
 import json
+import math
 import os
 import secrets
 import threading
@@ -89,19 +90,43 @@ class Graded:
 
 
 @dataclass(frozen=True)
+class Deadline:
+    """When a lesson was due, in seconds since 1970, and which share each late day begun costs.
+
+    The age of a file is what its archive or file system says: what a platform packs anew, or git
+    checks out, has lost it.
+    """
+
+    due: float
+    share: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"a late day costs a share of 0 to 1, not {self.share:g}")
+
+    def days(self, changed: float) -> int:
+        return max(0, math.ceil((changed - self.due) / 86_400))
+
+    def left(self, changed: float) -> float:
+        """The share of the points that is left."""
+        return max(0.0, 1 - self.share * self.days(changed))
+
+
+@dataclass(frozen=True)
 class Settings:
     """How to grade.
 
     lessons: the assigned ones (empty: those that somebody handed in). points: exercise -> worth,
     where it is not the exercise's own. jobs: answers at a time (0: one for each core). part: (2, 5)
-    grades the second of five parts of the students. isolated: whether runs get namespaces (None: if
-    the system has them).
+    grades the second of five parts of the students. deadline: what later files lose. isolated:
+    whether runs get namespaces (None: if the system has them).
     """
 
     lessons: Sequence[str] = ()
     points: Mapping[str, float] = field(default_factory=dict)
     jobs: int = 0
     part: tuple[int, int] = (1, 1)
+    deadline: Deadline | None = None
     limits: Limits = field(default_factory=Limits)
     isolated: bool | None = None
 
@@ -166,6 +191,7 @@ class _Taken:
     def __init__(self, submission: Submission, assignments: Mapping[str, Assignment]):
         self.student = submission.student
         self.answers: dict[str, Answers] = {}
+        self.changed: dict[str, float] = {}  # lesson -> when its notebook was written
         self.broken: dict[str, str] = {}  # lesson -> why its notebook cannot be read
         self.odd: list[tuple[str, str, bytes | None]] = [(p, r, None) for p, r in submission.odd]
         self.notes: list[str] = []
@@ -205,6 +231,7 @@ class _Taken:
         versions.sort(key=lambda v: (not v[0].script, v[0].changed, v[0].stem == lesson, v[0].path))
         notebook, answers = versions[-1]
         self.answers[lesson] = answers
+        self.changed[lesson] = notebook.changed
         if notebook.script:
             reason = "is Python code and no notebook: taken as if it were one"
             self.odd.append((notebook.path, reason, notebook.content))
@@ -318,6 +345,10 @@ class _Batch:
                 report.answers[exercise] = taken.answers[lesson].sources.get(exercise, "")
         for taken in submissions:
             for lesson in lessons:
+                deadline = self._settings.deadline
+                if deadline and (days := deadline.days(taken.changed.get(lesson, 0.0))):
+                    late = f"{lesson}: {days} day{'s' * (days > 1)} late"
+                    reports[taken.student].notes.append(late)
                 if lesson not in taken.answers and not taken.notes:
                     why = taken.broken.get(lesson, "was not handed in")
                     reports[taken.student].notes.append(f"{lesson}: {why}")
@@ -334,10 +365,15 @@ class _Batch:
             return Result(lesson, exercise, UNTOUCHED, 0, worth, notes=notes)
         needed = assemble(assignment, exercise, answers.sources, answers.additions)
         verdict = self._verdict(exercise, needed)
-        points = worth if verdict["status"] == PASSED else 0
+        points = worth * self._left(taken, lesson) if verdict["status"] == PASSED else 0
         notes += needed.notes
         message, flag = verdict["message"], verdict["flag"]
         return Result(lesson, exercise, verdict["status"], points, worth, message, notes, flag)
+
+    def _left(self, taken: _Taken, lesson: str) -> float:
+        """The share of its points that a lesson has left, for the day it was handed in."""
+        deadline = self._settings.deadline
+        return deadline.left(taken.changed[lesson]) if deadline else 1.0
 
     def _verdict(self, exercise: str, needed: Needed) -> dict:
         """From the store, or taken now. Equal answers at the same time are run once."""
