@@ -24,12 +24,14 @@ class Job:
     """Cases of one world size for the same ranks to go through, under these laws.
 
     may_fail: whether it is no fault if they come to no result.
+    calls_before: what the first call counts as (`Call.number`); the laws treat odd ones otherwise.
     """
 
     exercise: Exercise
     cases: tuple[Case, ...]
     laws: tuple[Law, ...] = ()
     may_fail: bool = False
+    calls_before: int = 0
 
     @property
     def world_size(self) -> int:
@@ -70,7 +72,7 @@ def collect_job(answer: Callable, job: Job, timeout: float | None = None) -> Out
         results = collect(
             run_cases,
             job.world_size,
-            (exercise.bare(), answer, job.cases, job.laws),
+            (exercise.bare(), answer, job.cases, job.laws, job.calls_before),
             timeout=timeout or exercise.timeout,
             observe=exercise.observe,
             device="cpu",

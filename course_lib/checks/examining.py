@@ -90,7 +90,20 @@ def _alone(
     jobs = [Job(exercise, (case,), laws) for case in (*cases, *culprit)]
     if failed := _first_failure(jobs, collect):
         return failed[1]
+    if exercise.contract.transposed:
+        jobs = [Job(exercise, (case,), laws, calls_before=1) for case in (*cases, *culprit)]
+        if failed := _first_failure(jobs, collect):
+            return replace(failed[1], finding=_transposed(failed[1].finding))
     return replace(together, finding=_of_state(together))
+
+
+def _transposed(finding: Finding) -> Finding:
+    why = f": {finding.likely}" if finding.likely else ""
+    return replace(
+        finding,
+        likely="a contiguous tensor goes well, and this one came transposed, so view(-1) fails and "
+        f"reshape(-1) makes a copy{why}",
+    )
 
 
 def _of_state(together: Failure) -> Finding:

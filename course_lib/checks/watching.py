@@ -31,14 +31,18 @@ class Unusable(Exception):
 
 
 def run_cases(
-    exercise: Exercise, answer: Callable, cases: Sequence[Case], laws: Sequence[Law]
+    exercise: Exercise,
+    answer: Callable,
+    cases: Sequence[Case],
+    laws: Sequence[Law],
+    calls_before: int = 0,
 ) -> list[Seen]:
     """Run the answer on all cases, one after the other in this process."""
     # Torch warns of names that it will change some day, on every rank, among what was printed.
     warnings.simplefilter("ignore", FutureWarning)
     if define := getattr(answer, "define", None):  # one that is still text, in a sandbox
         define()
-    watched = _Watched(exercise, answer, laws)
+    watched = _Watched(exercise, answer, laws, calls=calls_before)
     values = []
     for index, case in enumerate(cases):
         if index:
@@ -89,7 +93,7 @@ class _Watched:
     case: int = 0
     broken: dict[int, list[str]] = field(default_factory=dict)
     returned_from: int = 0
-    _calls: int = 0
+    calls: int = 0
     _of_case: int = 0
     _lives: list[_Life] = field(default_factory=list)
 
@@ -101,8 +105,8 @@ class _Watched:
             given = [arguments[name] for name in names]
             return self.answer(*given, **{name: arguments[name] for name in kwargs})
 
-        call = Call(arguments, self.exercise.contract, self._calls, carry_out)
-        self._calls += 1
+        call = Call(arguments, self.exercise.contract, self.calls, carry_out)
+        self.calls += 1
         self._of_case += 1
         laws = self.laws if self._of_case <= _LOOKED_AT else ()
         lives = [_Life(self.case, law.watch(call)) for law in laws if law.watch]

@@ -96,7 +96,7 @@ def fused_without_return(tensors, buffer_bytes):
     reduce_groups(packed(tensors, buffer_bytes))
 
 
-@wrong(says="reshape(-1) copies")
+@wrong(says="this one came transposed")
 def flattens_by_view(tensors, buffer_bytes):
     reduce_groups([[t.view(-1) for t in group] for group in packed(tensors, buffer_bytes)])
     return tensors
@@ -114,7 +114,7 @@ def sends_the_unused_space(tensors, buffer_bytes):
     return tensors
 
 
-@wrong(says="tensor 0 of the list: this is rank 1's input")
+@wrong(says="this is rank 1's input")
 def rank_0_brings_nothing(tensors, buffer_bytes):
     if dist.get_rank() == 0:
         for tensor in tensors:

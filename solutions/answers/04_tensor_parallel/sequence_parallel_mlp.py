@@ -81,7 +81,7 @@ def gain_left_alone(x, gain, up, down):
     return x + Tokens.apply(hidden @ down.T, False)
 
 
-@wrong(says="reduce-scatter in place of the all-reduce")
+@wrong(says="reduce-scatter instead of the")
 def all_tokens_come_out(x, gain, up, down):
     hidden = F.gelu(Tokens.apply(normed(x, f(gain)), True) @ up.T)
     return Tokens.apply(x, True) + g(hidden @ down.T)
