@@ -141,7 +141,11 @@ CHANGES = {
     "another editor's rewrite": (odd_sources, ALL, ""),
     "huge output": (huge_output, ALL, ""),
     "answer in another cell": (other_cell, ALL, "in another cell than its own"),
-    "helper in another cell": (helper_in_a_cell_of_its_own, ALL, "helper is defined in a cell"),
+    "helper in another cell": (
+        helper_in_a_cell_of_its_own,
+        ALL,
+        "helper is defined in another cell",
+    ),
     "check changed": (changed_check, ALL, "the check of double was changed"),
     "metadata forged": (forged, ALL - 1, ""),
     "broken cells around": (broken_neighbours, ALL, ""),
@@ -198,7 +202,7 @@ FILES = {
     "zip in zip": ("all.zip", zipped, ALL, ""),
     "zip bomb": ("all.zip", bomb, 0, "MiB"),
     "no zip": ("all.zip", lambda t: b"PK\x03\x04 and no more", 0, "cannot be opened"),
-    "python file": ("01_tiny.py", str.encode, 0, "is no notebook"),
+    "python file": ("01_tiny.py", str.encode, ALL, "not called like one"),
     "too large": ("01_tiny.ipynb", lambda t: b" " * (LARGEST + 1), 0, "clear its outputs"),
 }
 

@@ -125,13 +125,13 @@ def _opened(path: str, size: int, read, changed: float, depth: int) -> Iterator[
         return
     try:
         content = read()
-        if suffix in (".ipynb", ".py"):
+        if suffix != ".ipynb" and not packed and is_notebook(content):
+            yield Found(path, content, changed)
+            yield path, "is a notebook, and not called like one"
+        elif suffix in (".ipynb", ".py"):
             yield Found(path, content, changed, suffix == ".py")
         elif not packed:
-            if is_notebook(content):
-                yield Found(path, content, changed)
-                yield path, "is a notebook, and not called like one"
-            elif "/" not in path or ".ipynb" in path.lower():
+            if "/" not in path or ".ipynb" in path.lower():
                 yield path, "is no notebook (.ipynb), folder or archive"
         elif depth >= _DEEPEST:
             yield path, f"is an archive inside {_DEEPEST} others"
