@@ -51,6 +51,9 @@ site: .venv/ready-dev ## write the lessons as web pages, without answers, into b
 zoo: .venv/ready-dev ## show how many known wrong answers each check rejects
 	@$(RUN) -m course_lib.checks
 
+mutants: .venv/ready-dev ## show how many small changes to right answers each check rejects: ONLY=zero1
+	@$(RUN) -m tests.mutants $(ONLY)
+
 lint: .venv/ready-dev ## check style and types
 	@$(RUN) -m ruff check --quiet .
 	@$(RUN) -m ruff format --quiet --check .

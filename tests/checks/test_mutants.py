@@ -1,0 +1,89 @@
+"""Small changes to right answers: which there are, and that the checks notice a sample of them."""
+
+import ast
+
+import pytest
+
+from course_lib.checks.registry import all_exercises
+from tests.mutants.changes import changes
+from tests.mutants.same import SAME
+from tests.mutants.score import Fate, Mutant, fates, mutants, put_to_the_check
+
+EVERY = [mutant for exercise in all_exercises().values() for mutant in mutants(exercise)]
+SAMPLE = EVERY[7::101]  # about twenty, from all over the course
+
+
+def after(body: str) -> set[str]:
+    """The bodies of f(a, b) that one small change makes of this one."""
+    source = f"def f(a, b):\n    '''Words.'''\n    {body}\n"
+    found = changes(source, "f")
+    return {ast.unparse(ast.parse(change.source).body[0].body[-1]) for change in found}
+
+
+@pytest.mark.parametrize(
+    ("body", "mutants"),
+    [
+        ("return a + b", {"pass", "return a - b"}),
+        ("return a < b", {"pass", "return a <= b"}),
+        ("return a and b", {"pass", "return a or b"}),
+        ("return not a", {"pass", "return a"}),
+        ("return a % 3", {"pass", "return a", "return a % 4", "return a % 2"}),
+        ("return a.mean()", {"pass", "return a.sum()"}),
+        ("return a.clone()", {"pass", "return a"}),
+        ("return a", {"pass", "return a.detach()"}),
+        ("return g(a, b)", {"pass", "return g(b, a)"}),
+        ("return g(a, group=b)", {"pass", "return g(a)"}),
+        ("return range(a)", {"pass", "return range(a + 1)", "return range(a - 1)"}),
+        ("return a[b:]", {"pass", "return a[:]"}),
+        ("return dist.get_rank(b)", {"pass", "return 0"}),
+        (
+            "return a if b else 2.5",
+            {"pass", "return a if True else 2.5", "return a if False else 2.5"},
+        ),
+        ("a.wait()", {"pass"}),
+    ],
+)
+def test_the_small_changes_of(body, mutants):
+    assert after(body) == mutants
+
+
+def test_statements_inside_others_are_changed_as_well():
+    source = "def f(a):\n    for step in range(a):\n        if step:\n            a += step\n"
+    keys = {change.key for change in changes(source, "f")}
+    assert {"a += step -> (left out)", "a += step -> a -= step"} <= keys
+    assert "if step: -> if True:" in keys
+
+
+def test_a_change_keeps_the_rest_of_the_source_and_knows_its_line():
+    source = "import torch\n\ndef f(a):\n    b = a + 1\n    return b\n"
+    (found,) = (c for c in changes(source, "f") if c.after == "b = a - 1")
+    assert found.line == 4
+    assert found.source == ast.unparse(ast.parse(source)).replace("a + 1", "a - 1")
+
+
+@pytest.mark.parametrize("mutant", SAMPLE, ids=lambda m: f"{m.exercise}-{m.change.key}")
+def test_a_mutant_is_rejected_or_explained(mutant):
+    fate = put_to_the_check(mutant)
+    assert not fate.survived, f"line {mutant.change.line}: {mutant.change.key}"
+
+
+def test_every_explanation_is_of_a_mutant_that_there_is():
+    known = {(mutant.exercise, mutant.change.key) for mutant in EVERY}
+    explained = {(name, key) for name, reasons in SAME.items() for key in reasons}
+    assert explained <= known
+    assert all(reason for reasons in SAME.values() for reason in reasons.values())
+
+
+def test_what_was_tried_is_not_tried_again(tmp_path, monkeypatch):
+    tried = []
+
+    def put(mutant: Mutant) -> Fate:
+        tried.append(mutant)
+        return Fate(mutant, False, "no")
+
+    monkeypatch.setattr("tests.mutants.score.put_to_the_check", put)
+    kept = tmp_path / "mutants.json"
+    first = list(fates(SAMPLE[:3], 1, kept))
+    assert [fate.mutant for fate in first] == tried == SAMPLE[:3]
+    assert list(fates(SAMPLE[:3], 1, kept)) == first
+    assert len(tried) == 3
