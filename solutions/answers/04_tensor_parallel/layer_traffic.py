@@ -1,5 +1,7 @@
 """Known answers to layer_traffic."""
 
+import torch
+
 from course_lib.checks.known_answers import right, wrong
 
 
@@ -37,3 +39,32 @@ def of_all_ranks(b, s, h, t, element_size):
 @wrong(says="not 1/t of it")
 def of_a_part(b, s, h, t, element_size):
     return 8 * b * s * h * (t - 1) / t**2 * element_size
+
+
+@right
+def in_whole_numbers(b, s, h, t, element_size):
+    return 8 * b * s * h * element_size * (t - 1) // t
+
+
+@right
+def one_by_one(b, s, h, t, element_size):
+    """A tensor of one element is a number as well."""
+    total = torch.zeros((), dtype=torch.float64)
+    for _ in range(4):
+        total += 2 * b * s * h * element_size - 2 * b * s * h * element_size / t
+    return total
+
+
+@wrong(says="`//` rounds down, and t need not divide h")
+def parts_of_the_width(b, s, h, t, element_size):
+    return 8 * (t - 1) * b * s * (h // t) * element_size
+
+
+@wrong(says="and a ring sends 2(t-1)/t of a tensor, not (t-1)/t")
+def the_rings_two_forgotten(b, s, h, t, element_size):
+    return 4 * (t - 1) / t * b * s * h * element_size
+
+
+@wrong(says="one number is asked: this is a str")
+def with_its_unit(b, s, h, t, element_size):
+    return f"{8 * b * s * h * (t - 1) / t * element_size:.0f} bytes"

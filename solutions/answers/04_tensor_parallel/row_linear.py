@@ -23,7 +23,7 @@ def bias_on_every_rank(x_part, weight, bias):
     return summed(F.linear(x_part, mine(weight, 1), bias))
 
 
-@wrong(says="this rank's own summand: g is missing")
+@wrong(says="they have to be added up over the ranks")
 def never_added_up(x_part, weight, bias):
     return F.linear(x_part, mine(weight, 1), bias)
 

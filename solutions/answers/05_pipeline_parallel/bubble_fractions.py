@@ -49,3 +49,37 @@ def busy_for_idle(p, m):
 @wrong(says="two numbers are asked")
 def one_number_only(p, m):
     return (p - 1) / (m + p - 1)
+
+
+@right
+def from_the_whole(p, m):
+    steps = m + p - 1
+    return 1 - m / steps, steps / m - 1
+
+
+@right
+def as_a_tensor(p, m):
+    return torch.tensor([p - 1, p - 1], dtype=torch.float64) / torch.tensor([m + p - 1, m])
+
+
+@right
+def by_counting(p, m):
+    """Lays down the boxes of the last stage, step by step."""
+    last = [None] * (p - 1) + list(range(m))
+    idle = last.count(None)
+    return [idle / len(last), idle / (len(last) - idle)]
+
+
+@wrong(says="a stage idles p - 1 steps, not 2(p-1)")
+def idle_at_both_ends(p, m):
+    return 2 * (p - 1) / (m + 2 * (p - 1)), 2 * (p - 1) / m
+
+
+@wrong(says="the first number is right")
+def never_more_than_one(p, m):
+    return (p - 1) / (m + p - 1), min(1, (p - 1) / m)
+
+
+@wrong(says="the stages work side by side")
+def steps_one_after_the_other(p, m):
+    return (p - 1) / (m * p), (p - 1) / m

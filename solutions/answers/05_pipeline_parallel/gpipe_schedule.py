@@ -1,5 +1,8 @@
 """Known answers to gpipe_schedule."""
 
+import itertools
+from typing import NamedTuple
+
 from course_lib.checks.known_answers import right, wrong
 from course_lib.techniques import schedules
 
@@ -73,3 +76,42 @@ def by_the_library(p, m):
 @wrong(says="needs F0.0, which comes after it")
 def backwards_before_forwards(p, m):
     return [[(kind, s, i) for kind in "BF" for i in range(m)] for s in range(p)]
+
+
+class Step(NamedTuple):
+    kind: str
+    stage: int
+    microbatch: int
+
+
+@right
+def in_named_tuples(p, m):
+    return [[Step(kind, s, i) for kind in "FB" for i in range(m)] for s in range(p)]
+
+
+@right
+def in_lists(p, m):
+    half = [[k, i] for k in "FB" for i in range(m)]
+    return tuple([[kind, stage, i] for kind, i in half] for stage in range(p))
+
+
+@right
+def rows_by_product(p, m):
+    return [[(k, s, i) for k, i in itertools.product("FB", range(m))] for s in range(p)]
+
+
+@wrong(says="both results lie in memory that it keeps between calls")
+def a_table_in_a_default_argument(p, m, table=[]):
+    table[:] = gpipe_rows(p, m)
+    return table
+
+
+@wrong(says="stands idle more than it has to")
+def backwards_in_another_order_on_each_stage(p, m):
+    turned = [[("B", s, (i + s) % m) for i in range(m)] for s in range(p)]
+    return [row[:m] + back for row, back in zip(gpipe_rows(p, m), turned, strict=True)]
+
+
+@wrong(says="twice")
+def last_backward_twice(p, m):
+    return [row + row[-1:] for row in gpipe_rows(p, m)]

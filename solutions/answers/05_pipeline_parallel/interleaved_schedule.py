@@ -124,3 +124,39 @@ def the_warm_up_of_plain_1f1b(p, m, v):
 @wrong(says="your function calls interleaved of course_lib")
 def library_interleaved(p, m, v):
     return schedules.interleaved(p, m, v)
+
+
+@right
+def by_arithmetic(p, m, v):
+    def op(kind, r, k):
+        chunk = k // p % v
+        return kind, r + p * (chunk if kind == "F" else v - 1 - chunk), k // (p * v) * p + k % p
+
+    def row(r):
+        n, w = m * v, min(m * v, 2 * (p - r - 1) + (v - 1) * p)
+        pairs = ((op("F", r, w + k), op("B", r, k)) for k in range(n - w))
+        steady = [each for pair in pairs for each in pair]
+        return [op("F", r, k) for k in range(w)] + steady + [op("B", r, k) for k in range(n - w, n)]
+
+    return tuple(map(row, range(p)))
+
+
+@right
+def rows_of_lists(p, m, v):
+    return [[list(op) for op in row] for row in interleaved_rows(p, m, v)]
+
+
+@wrong(says="both results lie in memory that it keeps between calls")
+def rows_that_are_kept(p, m, v, table=[]):
+    table[:] = interleaved_rows(p, m, v)
+    return table
+
+
+@wrong(says="holds more than it has to")
+def all_forwards_first(p, m, v):
+    return [sorted(row, key=lambda op: op[0] == "B") for row in interleaved_rows(p, m, v)]
+
+
+@wrong(says="holds other stages than those with stage % p")
+def two_chunks_always(p, m, v):
+    return interleaved_rows(p, m, min(v, 2))

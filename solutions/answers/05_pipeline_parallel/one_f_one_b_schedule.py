@@ -1,5 +1,7 @@
 """Known answers to one_f_one_b_schedule."""
 
+import itertools
+
 from course_lib.checks.known_answers import right, wrong
 from course_lib.techniques import schedules
 
@@ -73,3 +75,56 @@ def one_forward_short(p, m):
 @wrong(says="your function calls one_f_one_b of course_lib")
 def library_1f1b(p, m):
     return schedules.one_f_one_b(p, m)
+
+
+@right
+def backward_first(p, m):
+    """The warm-up is one longer, and the pairs are the other way round."""
+    table = []
+    for s in range(p):
+        w = min(p - s, m)
+        row = [("F", s, i) for i in range(w)]
+        for i in range(m - w):
+            row += [("B", s, i), ("F", s, w + i)]
+        table.append(row + [("B", s, i) for i in range(m - w, m)])
+    return table
+
+
+@right
+def by_generators(p, m):
+    def row(s):
+        forwards, backwards = (iter([(kind, s, i) for i in range(m)]) for kind in "FB")
+        yield from itertools.islice(forwards, min(p - s - 1, m))
+        for forward in forwards:
+            yield forward
+            yield next(backwards)
+        yield from backwards
+
+    return tuple(tuple(row(s)) for s in range(p))
+
+
+@right
+def sorted_by_time(p, m):
+    """F of microbatch i as soon as one may be held, B of i at its turn on the last stage."""
+
+    def when(s, kind, i):
+        return (2 * i, 1) if kind == "B" else (2 * max(0, i - (p - s - 1)), 0)
+
+    ops = [[(kind, s, i) for kind in "FB" for i in range(m)] for s in range(p)]
+    return [
+        sorted(row, key=lambda op, s=s: (*when(s, op[0], op[2]), op[2]))
+        for s, row in enumerate(ops)
+    ]
+
+
+@wrong(says="both results lie in memory that it keeps between calls")
+def a_table_that_is_kept(p, m, table=[]):
+    table[:] = one_f_one_b_rows(p, m)
+    return table
+
+
+@wrong(says="stage 1 runs 1 forward before its first backward")
+def as_if_there_were_m_stages(p, m):
+    if m >= p:
+        return one_f_one_b_rows(p, m)
+    return one_f_one_b_rows(m, m) + [alternating_row(s, m, 0) for s in range(m, p)]

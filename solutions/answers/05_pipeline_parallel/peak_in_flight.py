@@ -1,5 +1,8 @@
 """Known answers to peak_in_flight."""
 
+import itertools
+from collections import Counter
+
 import torch
 
 from course_lib.checks.known_answers import right, wrong
@@ -47,7 +50,8 @@ def until_i(row):
 def by_microbatch_alone(row):
     held, most = set(), 0
     for op in row:
-        (held.add if op.kind == "F" else held.discard)(op.microbatch)
+        if op.kind != "I":
+            (held.add if op.kind == "F" else held.discard)(op.microbatch)
         most = max(most, len(held))
     return most
 
@@ -60,3 +64,44 @@ def a_history(row):
 @wrong(says="one less is what was held just before it")
 def off_by_one(row):
     return walk(row, "BW") - 1
+
+
+@right
+def a_set_of_pairs(row):
+    held, sizes = set(), []
+    for kind, stage, microbatch in row:
+        if kind == "F":
+            held.add((stage, microbatch))
+        elif kind != "I":
+            held.remove((stage, microbatch))
+        sizes.append(len(held))
+    return max(sizes)
+
+
+@right
+def accumulated(row):
+    steps = ((op.kind == "F") - (op.kind in {"B", "W"}) for op in row)
+    return float(max(itertools.accumulate(steps)))
+
+
+@right
+def by_every_prefix(row):
+    counts = [Counter(op[0] for op in row[: n + 1]) for n in range(len(row))]
+    return max(count["F"] - count["B"] - count["W"] for count in counts)
+
+
+@wrong(says="the stages' peaks added up")
+def stage_by_stage(row):
+    return sum(walk([op for op in row if op.stage == s], "BW") for s in {op.stage for op in row})
+
+
+@wrong(says="the argument `row` is not what it was before the call")
+def row_used_up(row):
+    most = walk(row, "BW")
+    row.clear()
+    return most
+
+
+@wrong(says="an I frees nothing yet")
+def the_warm_up(row):
+    return next(n for n, op in enumerate(row) if op.kind != "F")

@@ -1,5 +1,8 @@
 """Known answers to run_schedule."""
 
+from collections import OrderedDict, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+
 import torch
 import torch.distributed as dist
 
@@ -50,6 +53,7 @@ def execute(
     send=None,
     wait=True,
     mean=True,
+    retain=False,
     take=lambda kept, i: kept.pop(i),
 ):
     rank, last = dist.get_rank(), dist.get_world_size() - 1
@@ -80,11 +84,11 @@ def execute(
         else:
             x, y = take(kept, i)
             if rank == last:
-                y.backward()
+                y.backward(retain_graph=retain)
             else:
                 gradient = torch.empty_like(y)
                 dist.recv(gradient, rank + 1)
-                y.backward(gradient)
+                y.backward(gradient, retain_graph=retain)
             if rank > 0:
                 begin(x.grad, rank - 1)
     if wait:
@@ -156,4 +160,150 @@ def only_the_last_microbatch(row, module, inputs, targets, loss):
 def loss_to_everyone(row, module, inputs, targets, loss):
     value = execute(row, module, inputs, targets, loss)
     dist.all_reduce(torch.zeros(1))
+    return value
+
+
+@right
+def as_an_object(row, module, inputs, targets, loss):
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    m = max(i for *_, i in row) + 1
+    size = len(inputs) // m
+
+    class Executor:
+        def __init__(self):
+            self.live, self.pending, self.total = OrderedDict(), [], inputs.new_zeros(())
+
+        def F(self, i):
+            x = inputs.narrow(0, i * size, size)
+            if rank:
+                x = torch.zeros_like(x)
+                dist.recv(x, src=rank - 1)
+            x = x.detach().requires_grad_(rank > 0)
+            y = module(x)
+            if rank == last:
+                y = loss(y, targets.narrow(0, i * size, size)).div(m)
+                self.total += y.detach()
+            else:
+                self.begin(y.detach(), rank + 1)
+            self.live[i] = x, y
+
+        def B(self, i):
+            x, y = self.live.pop(i)
+            gradient = None
+            if rank < last:
+                gradient = torch.empty_like(y)
+                dist.recv(gradient, src=rank + 1)
+            y.backward(gradient)
+            if rank:
+                self.begin(x.grad, rank - 1)
+
+        def begin(self, tensor, to):
+            self.pending.append((dist.isend(tensor, dst=to), tensor))
+
+    executor = Executor()
+    for kind, _, i in row:
+        getattr(executor, kind)(i)
+    for work, _ in executor.pending:
+        work.wait()
+    return executor.total if rank == last else None
+
+
+@right
+def with_a_thread_for_each_neighbour(row, module, inputs, targets, loss):
+    """One thread keeps the order of what goes to a rank."""
+    with ThreadPoolExecutor(1) as forth, ThreadPoolExecutor(1) as back:
+
+        def send(tensor, to):
+            (forth if to > dist.get_rank() else back).submit(dist.send, tensor, to)
+
+        return execute(row, module, inputs, targets, loss, send=send)
+
+
+@right
+def with_copies_and_irecv(row, module, inputs, targets, loss):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    m, kept, works, losses = len(row) // 2, defaultdict(dict), [], []
+    xs, ys = torch.tensor_split(inputs, m), torch.tensor_split(targets, m)
+    for op in row:
+        mine = kept[op.microbatch]
+        if op.kind == "F":
+            mine["x"] = xs[op.microbatch]
+            if rank:
+                mine["x"] = torch.empty_like(xs[op.microbatch])
+                dist.irecv(mine["x"], rank - 1).wait()
+                mine["x"].requires_grad = True
+            mine["y"] = module(mine["x"])
+            if rank == size - 1:
+                mine["y"] = loss(mine["y"], ys[op.microbatch])
+                losses.append(mine["y"].detach())
+            else:
+                mine["sent"] = mine["y"].detach().clone()
+                works.append(dist.isend(mine["sent"], rank + 1))
+        else:
+            gradient = torch.full_like(mine["y"], 1 / m)
+            if rank < size - 1:
+                dist.irecv(gradient, rank + 1).wait()
+            mine["y"].backward(gradient)
+            if rank:
+                works.append(dist.isend(mine["x"].grad, rank - 1))
+    for work in works:
+        work.wait()
+    return torch.stack(losses).mean() if losses else None
+
+
+@wrong(says="this is that of the mean squared error")
+def the_squared_error_for_any_loss(row, module, inputs, targets, loss):
+    return execute(row, module, inputs, targets, torch.nn.functional.mse_loss)
+
+
+@wrong(says="this is that of loss(targets, output)")
+def targets_before_the_output(row, module, inputs, targets, loss):
+    return execute(row, module, inputs, targets, lambda output, y: loss(y, output))
+
+
+@wrong(says="only the part of microbatch")
+def gradients_not_added_up(row, module, inputs, targets, loss):
+    def take(kept, i):
+        module.zero_grad()
+        return kept.pop(i)
+
+    return execute(row, module, inputs, targets, loss, take=take)
+
+
+def in_counted_order(row):
+    """The same row with its microbatches numbered as they come."""
+    numbers = {op[2]: n for n, op in enumerate(op for op in row if op[0] == "F")}
+    return [(kind, s, numbers[i]) for kind, s, i in row]
+
+
+@wrong(says="rank 0 ran other microbatches than its row says")
+def microbatches_as_they_come(row, module, inputs, targets, loss):
+    return execute(in_counted_order(row), module, inputs, targets, loss)
+
+
+@wrong(says="that with targets of other microbatches")
+def targets_as_they_come(row, module, inputs, targets, loss):
+    last = dist.get_rank() == dist.get_world_size() - 1 > 0
+    return execute(in_counted_order(row) if last else row, module, inputs, targets, loss)
+
+
+@wrong(says="more is kept than the row has in flight")
+def graphs_that_are_kept(row, module, inputs, targets, loss):
+    return execute(row, module, inputs, targets, loss, retain=True, take=lambda kept, i: kept[i])
+
+
+@wrong(says="Only rank 0 has the inputs and only the last rank the targets")
+def every_rank_reads_its_inputs(row, module, inputs, targets, loss):
+    m = sum(kind == "F" for kind, _, _ in row)
+
+    def forward(x):
+        return module(x if dist.get_rank() == 0 else x + inputs.chunk(m)[0])
+
+    return execute(row, forward, inputs, targets, loss)
+
+
+@wrong(says="the step is the optimizer's, and comes later")
+def steps_as_well(row, module, inputs, targets, loss):
+    value = execute(row, module, inputs, targets, loss)
+    torch.optim.SGD(module.parameters(), lr=0.1).step()
     return value

@@ -1,5 +1,7 @@
 """Known answers to stuck_ranks."""
 
+from collections import deque
+
 from course_lib.checks.known_answers import right, wrong
 
 
@@ -91,3 +93,56 @@ def any_receiver_will_do(programs):
 @wrong(says="a list of ranks is asked")
 def yes_or_no(programs):
     return bool(unfinished(programs, meet(programs)))
+
+
+@right
+def by_a_work_list(programs):
+    """Whoever has just met somebody is looked at again."""
+    queues = [deque(step for step in program if step[0] != "run") for program in programs]
+    todo = deque(range(len(queues)))
+    while todo:
+        rank = todo.popleft()
+        if not queues[rank]:
+            continue
+        what, peer = queues[rank][0]
+        pair = (rank, peer) if what == "send" else (peer, rank)
+        steps = ("send", pair[1]), ("recv", pair[0])
+        if all(queues[r] and queues[r][0] == s for r, s in zip(pair, steps, strict=True)):
+            for r in pair:
+                queues[r].popleft()
+            todo.extend(pair)
+    return tuple(rank for rank, queue in enumerate(queues) if queue)
+
+
+@right
+def from_the_last_to_the_first(programs):
+    return unfinished(programs, meet(programs))[::-1]
+
+
+@wrong(says="does nobody get past a run")
+def nobody_runs(programs):
+    asleep = [[("send", r) if s[0] == "run" else s for s in p] for r, p in enumerate(programs)]
+    return unfinished(asleep, meet(asleep))
+
+
+@wrong(says="look at everyone again until nothing changes")
+def a_hundred_rounds(programs):
+    return unfinished(programs, meet(programs, rounds=100))
+
+
+@wrong(says="look at everyone again until nothing changes")
+def as_many_rounds_as_the_longest_program(programs):
+    return unfinished(programs, meet(programs, rounds=max(map(len, programs))))
+
+
+@wrong(says="each rank is to be in the list once")
+def both_halves_of_the_circle(programs):
+    return unfinished(programs, meet(programs)) * 2
+
+
+@wrong(says="the argument `programs[0]` is not what it was before the call")
+def programs_used_up(programs):
+    stuck = unfinished(programs, meet(programs))
+    for program in programs:
+        program.clear()
+    return stuck

@@ -27,8 +27,16 @@ def two_stage_step(module, inputs, targets, loss):
     return value.item()
 
 
-def two_stages(module, inputs, targets, loss, start=lambda value: value, back=lambda x: x.grad):
-    crossing = torch.empty_like(inputs)
+def two_stages(
+    module,
+    inputs,
+    targets,
+    loss,
+    start=lambda value: value,
+    back=lambda x: x.grad,
+    room=torch.empty_like,
+):
+    crossing = room(inputs)
     if dist.get_rank() == 0:
         output = module(inputs)
         dist.send(output.detach(), 1)
@@ -130,3 +138,99 @@ def both_receive_first(module, inputs, targets, loss):
     crossing = torch.empty_like(inputs)
     dist.recv(crossing, 1 - dist.get_rank())
     return two_stages(module, inputs, targets, loss)
+
+
+@right
+def by_a_product_with_the_gradient(module, inputs, targets, loss):
+    """The gradient of (h * g).sum() is g, so no tensor is handed to backward."""
+    crossing = torch.zeros_like(inputs)
+    if dist.get_rank() == 0:
+        output = module(inputs)
+        sending = dist.isend(output.detach().contiguous(), 1)
+        dist.irecv(crossing, 1).wait()
+        sending.wait()
+        (output * crossing).sum().backward()
+        return None
+    dist.irecv(crossing, 0).wait()
+    start = torch.nn.Parameter(crossing)
+    value = loss(module(start), targets)
+    value.backward()
+    dist.isend(start.grad, 0).wait()
+    return value
+
+
+@right
+def by_one_batch_of_messages(module, inputs, targets, loss):
+    def exchange(operation, tensor, peer):
+        for work in dist.batch_isend_irecv([dist.P2POp(operation, tensor, peer)]):
+            work.wait()
+
+    crossing = torch.empty_like(inputs)
+    if dist.get_rank() == 0:
+        output = module(inputs)
+        exchange(dist.isend, output.detach(), 1)
+        exchange(dist.irecv, crossing, 1)
+        output.backward(gradient=crossing)
+        return None
+    exchange(dist.irecv, crossing, 0)
+    crossing.requires_grad = True
+    value = loss(module(crossing), targets)
+    value.backward()
+    exchange(dist.isend, crossing.grad, 0)
+    return float(value)
+
+
+@right
+def with_a_hook_that_sends(module, inputs, targets, loss):
+    if dist.get_rank() == 0:
+        output = module(inputs)
+        dist.send(output.detach(), 1)
+        gradient = output.new_empty(output.shape)
+        dist.recv(gradient, src=1)
+        torch.autograd.backward(output, gradient)
+        return None
+    arrived = inputs.new_empty(inputs.shape)
+    dist.recv(arrived, src=0)
+    arrived.requires_grad_().register_hook(lambda gradient: dist.send(gradient.contiguous(), 0))
+    value = loss(module(arrived), targets)
+    value.backward()
+    return value.detach().clone()
+
+
+@wrong(says="this is that of the mean squared error")
+def always_the_squared_error(module, inputs, targets, loss):
+    return two_stages(module, inputs, targets, torch.nn.functional.mse_loss)
+
+
+@wrong(says="this is that of loss(targets, output)")
+def targets_first(module, inputs, targets, loss):
+    return two_stages(module, inputs, targets, lambda output, y: loss(y, output))
+
+
+@wrong(says="5 sequences in float64")
+def room_for_float32(module, inputs, targets, loss):
+    return two_stages(module, inputs, targets, loss, room=lambda x: torch.empty(x.shape))
+
+
+@wrong(says="the module ran more often than once forward and once backward")
+def forward_once_more_for_backward(module, inputs, targets, loss):
+    if dist.get_rank() == 0:
+        module(inputs)
+    return two_stages(module, inputs, targets, loss)
+
+
+@wrong(says="Only rank 0 has the inputs and only the last rank the targets")
+def rank_1_reads_the_inputs(module, inputs, targets, loss):
+    return two_stages(
+        lambda x: module(x if dist.get_rank() == 0 else x + inputs), inputs, targets, loss
+    )
+
+
+@wrong(says="the step is the optimizer's, and comes later")
+def a_step_at_the_end(module, inputs, targets, loss):
+    value = two_stages(module, inputs, targets, loss)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.grad is not None:
+                parameter -= 0.1 * parameter.grad
+    return value

@@ -1,5 +1,8 @@
 """Known answers to zero_bubble_schedule."""
 
+import itertools
+from collections import deque
+
 from course_lib.checks.known_answers import right, wrong
 from course_lib.techniques import schedules
 
@@ -94,3 +97,56 @@ def puts_off_the_other_way_round(p, m):
 @wrong(says="your function calls zb_h1 of course_lib")
 def library_zero_bubble(p, m):
     return schedules.zb_h1(p, m)
+
+
+@right
+def with_a_queue(p, m):
+    table = []
+    for s in range(p):
+        forwards, waiting = iter(range(m)), deque()
+        row = [["F", s, i] for i in itertools.islice(forwards, p - s - 1)]
+        for i in range(m):
+            forward = next(forwards, None)
+            if forward is not None:
+                row.append(["F", s, forward])
+            row.append(["I", s, i])
+            waiting.append(i)
+            if forward is None or len(waiting) > s:
+                row.append(["W", s, waiting.popleft()])
+        table.append(row + [["W", s, i] for i in waiting])
+    return tuple(table)
+
+
+@right
+def by_cutting_and_pasting(p, m):
+    """The W's are put behind the I's of a finished skeleton, from the last to the first."""
+    table = []
+    for s, plain in enumerate(one_f_one_b_rows(p, m)):
+        row = [("I" if kind == "B" else "F", s, i) for kind, s, i in plain]
+        last = row.index(("F", s, m - 1))
+        places, done = [], 0
+        for place, (kind, _, i) in enumerate(row):
+            if kind == "I" and (place > last + 1 or i + 1 - done > s):
+                places.append(place)
+                done += 1
+        for w in range(done - 1, -1, -1):
+            row.insert(places[w] + 1, ("W", s, w))
+        table.append(row + [("W", s, w) for w in range(done, m)])
+    return table
+
+
+@wrong(says="both results lie in memory that it keeps between calls")
+def halves_that_are_kept(p, m, table=[]):
+    table[:] = zero_bubble_rows(p, m)
+    return table
+
+
+@wrong(says="there is a B in your table")
+def whole_backwards_on_the_first_stage(p, m):
+    first, *others = zero_bubble_rows(p, m)
+    return [[("B", *op[1:]) if op[0] == "I" else op for op in first if op[0] != "W"], *others]
+
+
+@wrong(says="never runs B or W of microbatch 0")
+def no_weights_at_all(p, m):
+    return [[op for op in row if op[0] != "W"] for row in zero_bubble_rows(p, m)]

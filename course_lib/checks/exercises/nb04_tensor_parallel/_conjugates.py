@@ -12,7 +12,7 @@ from ._support import (
 
 def conjugate_cases(rng: random.Random) -> list[Case]:
     cases = []
-    for ranks, shape in ((2, (3,)), (3, (2, 5)), (4, (1, 3, 2)), (1, (4,))):
+    for ranks, shape in ((2, (3,)), (3, (2, 5)), (4, (1, 3, 2)), (1, (4,)), (2, ())):
         inputs = normal(rng, *[shape] * ranks)
         weights = normal(rng, *[shape] * ranks)
         label = f"a tensor of shape {shape} on {counted(ranks, 'rank')}"

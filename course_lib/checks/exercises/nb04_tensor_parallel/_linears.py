@@ -11,7 +11,7 @@ from ._support import (
 
 
 def linear_cases(rng: random.Random) -> list[Case]:
-    sizes = [(2, 3, 4, 6), (3, 1, 9, 6), (4, 5, 8, 12), (1, 2, 3, 5)]
+    sizes = [(2, 3, 8, 6), (3, 1, 12, 6), (4, rng.randint(2, 6), 16, 12), (1, 2, 3, 5)]
     cases = []
     for ranks, batch, inputs, outputs in sizes:
         x, weight, bias, weights = normal(

@@ -19,6 +19,7 @@ from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.checks.reference import Reference
 from course_lib.observe import CommEvent
 
+_LITTLE = 4  # operations for an element of the output besides the product: a bias, a mask
 _SLACK = 1e-9  # of the largest element: float64 through a layer
 FORWARD, BACKWARD = "check: forward", "check: backward"
 ALL_REDUCE = frozenset({"all_reduce"})
@@ -33,12 +34,14 @@ class Exact:
     outputs: by rank. gradients: by rank and name.
     looks: what an output may be instead, by rank: {"this rank's own summand": tensor}.
     gradient_looks: the same for gradients, by rank and name.
+    missing: why there may be no gradient at all, by name.
     """
 
     outputs: list[torch.Tensor]
     gradients: list[Tensors]
     looks: list[Tensors] = field(default_factory=list)
     gradient_looks: list[dict[str, Tensors]] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
 
 
 def normal(rng: random.Random, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
@@ -55,37 +58,51 @@ def layer_pass(
     tensors: Mapping[str, torch.Tensor],
     weights: torch.Tensor,
     residual: str = "",
+    *,
+    gradients: bool = True,
 ) -> dict[str, Any]:
     """Forward and backward on this rank, every tensor a leaf.
 
+    Between the two the layer is called once more, on other numbers, as the next microbatch or the
+    next layer is: what backward needs belongs to one call.
+
     The loss weighs each element of the output with `weights`. residual: a leaf that is added to the
-    output, so that both are handed the same gradient.
+    output, so that both are handed the same gradient. gradients: whether any are asked for.
     """
-    leaves = {name: t.clone().requires_grad_(t.is_floating_point()) for name, t in tensors.items()}
-    with record_function(FORWARD), _Products() as products:
+    leaves = _leaves(tensors, 1, gradients)
+    with record_function(FORWARD), _Work() as work:
         output = layer(leaves)
-    seen = {"output": plain(output), "gradients": {}, "flops": products.flops}
+    seen = {"output": plain(output), "gradients": {}, "work": work.operations}
     seen["changed"] = [n for n, t in tensors.items() if not torch.equal(leaves[n].detach(), t)]
-    if isinstance(output, torch.Tensor) and output.shape == weights.shape:
-        whole = leaves[residual] + output if residual else output
-        if whole.requires_grad:
-            with record_function(BACKWARD):
-                (whole * weights).sum().backward()
-        seen["gradients"] = {n: plain(t.grad) for n, t in leaves.items() if t.requires_grad}
+    if not isinstance(output, torch.Tensor) or output.shape != weights.shape:
+        return seen
+    # Its result is told, so that its messages make a difference to something.
+    seen["another"] = plain(layer(_leaves(tensors, -0.5, gradients)))
+    whole = leaves[residual] + output if residual else output
+    if gradients and whole.requires_grad:
+        with record_function(BACKWARD):
+            (whole * weights).sum().backward()
+    seen["gradients"] = {n: plain(t.grad) for n, t in leaves.items() if t.requires_grad}
     return seen
 
 
-class _Products(TorchDispatchMode):
-    """Counts the multiplications and additions of matrix products, however they are written.
+def _leaves(tensors: Mapping[str, torch.Tensor], factor: float, gradients: bool) -> Tensors:
+    return {
+        name: (t * factor).requires_grad_(gradients) if t.is_floating_point() else t.clone()
+        for name, t in tensors.items()
+    }
 
-    Matrix times matrix, matrix times vector, and a product that broadcasts both of its factors. As
-    torch's FlopCounterMode does; that one loads torch's compiler at its first operator, which takes
-    seconds.
+
+class _Work(TorchDispatchMode):
+    """Counts multiplications and additions: of products, element by element, and of sums.
+
+    As torch's FlopCounterMode does, which knows the large products only, and loads torch's compiler
+    at its first operator, which takes seconds.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.flops = 0
+        self.operations = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -95,15 +112,23 @@ class _Products(TorchDispatchMode):
         self, func: Any, types: tuple, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        name = func.name().partition(".")[0].removeprefix("aten::")
-        factors = [arg for arg in args if isinstance(arg, torch.Tensor)][-2:]
-        if name in ("mm", "addmm", "bmm", "baddbmm"):
-            self.flops += 2 * factors[0].numel() * factors[1].shape[-1]
-        elif name in ("mv", "addmv", "dot", "vdot"):
-            self.flops += 2 * factors[0].numel()
-        elif name == "mul" and all(result.numel() > factor.numel() for factor in factors):
-            self.flops += 2 * result.numel()
+        given = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        name = func.name().removeprefix("aten::").partition(".")[0]
+        if name in _MATRIX_PRODUCTS:
+            left, right = given[-2:]
+            self.operations += 2 * left.numel() * right.shape[-1]
+        elif name in _VECTOR_PRODUCTS:
+            self.operations += 2 * given[-2].numel()
+        elif torch.Tag.reduction in func.tags:
+            self.operations += given[0].numel()
+        elif torch.Tag.pointwise in func.tags and name not in _MOVES:
+            self.operations += result.numel() if isinstance(result, torch.Tensor) else 0
         return result
+
+
+_MATRIX_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
+_VECTOR_PRODUCTS = frozenset({"mv", "addmv", "dot", "vdot"})
+_MOVES = frozenset({"clone", "copy_", "fill_", "zero_", "detach", "alias"})
 
 
 # ---------------------------------------------------------------------------------------------
@@ -125,25 +150,26 @@ def wrong_values(case: Case, observation: Observation, exact: Exact) -> Finding 
         for name, wanted in exact.gradients[rank].items():
             looks = exact.gradient_looks[rank].get(name, {}) if exact.gradient_looks else {}
             got = seen["gradients"].get(name)
-            if finding := _wrong_gradient(name, got, wanted, rank, looks, case.world_size):
+            why = exact.missing.get(name, "")
+            if finding := _wrong_gradient(name, got, wanted, rank, looks, case.world_size, why):
                 return finding
     return None
 
 
 def _wrong_gradient(
-    name: str, got: Any, wanted: torch.Tensor, rank: int, looks: Tensors, ranks: int
+    name: str, got: Any, wanted: torch.Tensor, rank: int, looks: Tensors, ranks: int, why: str
 ) -> Finding | None:
     title = f"the output is right, the gradient of {name} is not"
     if got is None:
-        likely = (
-            f"{title}: there is none. Is the output cut off from {name}, as what a plain "
-            "dist collective returns is?"
+        likely = why or (
+            f"is the output cut off from {name}, as what a plain dist collective returns is, or "
+            "does a backward return nothing?"
         )
-        return Finding(likely, rank, got="None")
+        return Finding(f"{title}: there is none, {likely}", rank, got="None")
     finding = _differs(got, wanted, rank, looks)
     if finding is None:
         return None
-    if ranks > 1 and _is(got, wanted * ranks):
+    if ranks > 1 and _is(got, wanted * ranks) and not finding.likely.startswith("this is"):
         likely = (
             f"{title}: exactly t = {ranks} times the reference. It is the same on all ranks, and "
             "was added up over them"
@@ -157,9 +183,8 @@ def _differs(got: Any, wanted: torch.Tensor, rank: int, looks: Tensors) -> Findi
     finding = compare.mismatch(got, Reference(wanted, slack, wanted.dtype), rank)
     if finding is None:
         return None
-    for name, other in looks.items():
-        if _is(got, other):
-            return replace(finding, likely=f"this is {name}")
+    if fits := [name for name, other in looks.items() if _is(got, other)]:
+        return replace(finding, likely=f"this is {'; or '.join(fits)}")
     return finding
 
 
@@ -202,15 +227,16 @@ def _told(messages: Sequence[tuple[str, int]]) -> str:
     return ", ".join(f"{op} of {nbytes} bytes" for op, nbytes in messages) or "no communication"
 
 
-def flops(observation: Observation, most: int, rule: str) -> Finding | None:
-    """Multiplications and additions of matrix products forward, on every rank: at most `most`."""
+def work(observation: Observation, products: int, elements: int, rule: str) -> Finding | None:
+    """What every rank computed forward: `products`, and a little for each of `elements`."""
+    most = products + _LITTLE * elements
     for rank, seen in enumerate(observation.values):
-        if seen["flops"] > most:
+        if seen["work"] > most:
             return Finding(
                 f"the numbers are right, but this rank computed too much: {rule}",
                 rank,
-                expected=f"{most} FLOP at most in matrix products",
-                got=f"{seen['flops']} FLOP",
+                expected=f"about {products} multiplications and additions",
+                got=f"{seen['work']}",
             )
     return None
 

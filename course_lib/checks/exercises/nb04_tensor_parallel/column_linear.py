@@ -17,9 +17,9 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from ._linears import linear_cases
 from ._support import (
     Exact,
-    flops,
     layer_pass,
     parts,
+    work,
     wrong_values,
 )
 
@@ -31,6 +31,7 @@ def _column_on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         lambda leaf: answer(leaf["x"], leaf["weight"], leaf["bias"]),
         {name: data[name] for name in ("x", "weight", "bias")},
         weights,
+        gradients=False,
     )
 
 
@@ -58,9 +59,10 @@ def _judge_column(case: Case, observation: Observation) -> Finding | None:
                 got=f"a tensor of shape {tuple(got.shape)}",
             )
     batch, inputs = data["x"].shape
-    return wrong_values(case, observation, Exact(outputs, [{}] * t, looks)) or flops(
+    return wrong_values(case, observation, Exact(outputs, [{}] * t, looks)) or work(
         observation,
         2 * batch * inputs * len(data["weight"]) // t,
+        y.numel(),
         "cut the weight before the product, not the output after it",
     )
 
@@ -87,7 +89,8 @@ EXERCISE = Exercise(
     ),
     passed="each rank computes its N/t columns, and nothing is sent",
     contract=Contract(
-        takes="x (B, K), weight (N, K) and bias (N,), whole on every rank",
+        takes="x (B, K), weight (N, K) and bias (N,), whole on every rank; t divides N; the "
+        "result has x's dtype",
         allowed=frozenset(),
         holds="only the rank's own part is computed",
     ),

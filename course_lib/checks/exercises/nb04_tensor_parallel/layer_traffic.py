@@ -14,13 +14,17 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 
 _EXACT = 1e-9
+_HALF = (
+    "this is half of it: count forward and backward, attention and MLP; and a ring sends 2(t-1)/t "
+    "of a tensor, not (t-1)/t"
+)
 
 
 def _cases(rng: random.Random) -> list[Case]:
     sizes = [(2, 6, 12, 3, 4), (1, 2048, 12288, 8, 2), (4, 10, 8, 1, 4), (3, 4, 10, 4, 2)]
-    sizes += [
-        (rng.randint(1, 16), 128 * rng.randint(1, 32), 64 * t * rng.randint(1, 16), t, e)
-        for t, e in ((2, 4), (5, 2), (6, 8))
+    sizes += [  # t divides b s h, and in the last two not h
+        (b * rng.randint(1, 16), 128 * rng.randint(1, 32), h * rng.randint(1, 16), t, e)
+        for b, h, t, e in ((1, 128, 2, 4), (5, 64, 5, 2), (7, 64, 7, 8))
     ]
     return [
         Case(1, f"b = {b}, s = {s}, h = {h}, t = {t}, {e} bytes per element", {"size": size})
@@ -44,7 +48,11 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     causes = [
         (0, "t > 1 ranks do send something"),
         (want / e, "these are elements: each has `element_size` bytes"),
-        (want / 2, "this is half of it: count forward and backward, attention and MLP"),
+        (want / 2, _HALF),
+        (-want, "the sign is turned: (t-1)/t, not (1-t)/t"),
+        (want * 2, "this is twice as much: 2(t-1)/t of a tensor is all that a ring sends for it"),
+        (want / 8, "this is (t-1)/t of one tensor: a ring sends it twice, in each of four"),
+        (8 * b * s * (h // t) * (t - 1) * e, "`//` rounds down, and t need not divide h"),
         (want / 4, "this is one all-reduce: a layer has two forward and two backward"),
         (
             4 * b * s * h * e,
@@ -54,11 +62,12 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         (want * t, "this is what all ranks send together: asked is what each one sends"),
         (want / t, "every rank's summand has the size of the whole output, not 1/t of it"),
     ]
-    likely = next((cause for value, cause in causes if close(got, value, _EXACT)), "")
+    fits = dict.fromkeys(cause for value, cause in causes if close(got, value, _EXACT))
     return Finding(
-        likely or "count the all-reduces of a layer, and what a ring sends for one of them",
-        expected=f"{want:.0f} bytes",
-        got=f"{got:.0f} bytes",
+        "; or ".join(fits)
+        or "count the all-reduces of a layer, and what a ring sends for one of them",
+        expected=f"{want:,.0f} bytes",
+        got=f"{got:,.0f} bytes",
     )
 
 
@@ -82,5 +91,8 @@ EXERCISE = Exercise(
         """,
     ),
     passed="8bsh(t-1)/t elements per layer, however many weights the layer has",
-    contract=Contract(allowed=frozenset()),
+    contract=Contract(
+        takes="whole numbers; the result is a number, also where t does not divide h",
+        allowed=frozenset(),
+    ),
 )

@@ -43,7 +43,8 @@ def _judge_f(case: Case, observation: Observation) -> Finding | None:
                     "this: in y = x + f(x) both summands are handed the same gradient, and it was "
                     "summed in place, for the residual branch too": total + total,
                     "the average over the ranks, where their sum is asked": own + total / t,
-                    "that of only the residual branch: f(x) is cut off from x": own,
+                    "that of only the residual branch: f(x) is cut off from x, or its backward "
+                    "returns nothing": own,
                 }
             }
             for own in weights
@@ -83,6 +84,8 @@ EXERCISE = Exercise(
     ),
     passed="nothing forward, one all-reduce backward, and the residual keeps its own gradient",
     contract=Contract(
+        takes="x of any shape, also of none (a single number); the gradient that backward is "
+        "handed stays as it was",
         allowed=frozenset({"all_reduce"}),
         sends="none forward, one of x's size backward",
     ),

@@ -29,6 +29,12 @@ def _g_on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     return layer_pass(lambda leaf: answer(leaf["x"]), {"x": x}, weights)
 
 
+_CUT = (
+    "since a plain dist collective tells autograd nothing. Forward, g's own Function adds up; its "
+    "backward hands on the gradient as it came"
+)
+
+
 def _judge_g(case: Case, observation: Observation) -> Finding | None:
     inputs, weights, t = case.data["inputs"], case.data["weights"][0], case.world_size
     total = sum(inputs)
@@ -39,7 +45,16 @@ def _judge_g(case: Case, observation: Observation) -> Finding | None:
         }
         for own in inputs
     ]
-    exact = Exact([total] * t, [{"x": weights}] * t, looks if t > 1 else [])
+    gradient_looks = [
+        {"x": {"the average over the ranks: the gradient passes as it is": weights / t}}
+    ] * t
+    exact = Exact(
+        [total] * t,
+        [{"x": weights}] * t,
+        looks if t > 1 else [],
+        gradient_looks if t > 1 else [],
+        missing={"x": _CUT},
+    )
     rule = "g all-reduces forward, and does nothing backward"
     return (
         wrong_values(case, observation, exact)
@@ -70,6 +85,7 @@ EXERCISE = Exercise(
     ),
     passed="one all-reduce forward, nothing backward",
     contract=Contract(
+        takes="x of any shape, also of none (a single number)",
         allowed=frozenset({"all_reduce"}),
         sends="one of x's size forward, none backward",
     ),

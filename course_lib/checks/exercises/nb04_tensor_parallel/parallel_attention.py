@@ -34,8 +34,8 @@ _NAMES = ("x", "query", "key", "value", "out")
 
 
 def _cases(rng: random.Random) -> list[Case]:
-    sizes = [(2, 4, 1, 3, 8), (3, 3, 2, 2, 6), (4, 8, 1, 4, 8), (1, 2, 1, 3, 4)]
-    sizes.append((2, 2, 1, rng.randrange(7, 12), 4))
+    sizes = [(2, 4, 1, 3, 8), (3, 3, 2, 2, 6), (4, 8, 1, rng.randint(4, 6), 8), (1, 2, 1, 1, 4)]
+    sizes.append((2, 4, rng.randint(1, 3), rng.randint(7, 20), 12))
     cases = [_case(rng, *size) for size in sizes]
     for ranks, heads in ((2, 3), (4, 2)):
         cases.append(_case(rng, ranks, heads, 1, 2, 12))
@@ -71,16 +71,60 @@ def _on_rank(answer: Callable, case: Case) -> Any:
         return {"refused": str(error)}
 
 
-def _attend(p: Tensors, heads: int, causal: bool = True) -> torch.Tensor:
-    q, k, v = (
-        (p["x"] @ p[name].T).unflatten(-1, (heads, -1)).transpose(1, 2)
-        for name in ("query", "key", "value")
-    )
-    scores = q @ k.mT / q.shape[-1] ** 0.5
+def _attend(
+    p: Tensors,
+    heads: int,
+    *,
+    causal: bool = True,
+    scale: float = 0.0,
+    names: tuple[str, str, str] = ("query", "key", "value"),
+    cut: Callable[[torch.Tensor, int], torch.Tensor] = lambda y, heads: y.unflatten(
+        -1, (heads, -1)
+    ).transpose(1, 2),
+    joined: Callable[[torch.Tensor], torch.Tensor] = lambda y: y.transpose(1, 2).flatten(-2),
+) -> torch.Tensor:
+    """The summand of the rank whose parts these are. All but the first two is how people err."""
+    q, k, v = (cut(p["x"] @ p[name].T, heads) for name in names)
+    scores = q @ k.mT * (scale or q.shape[-1] ** -0.5)
     if causal:
         later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
         scores = scores.masked_fill(later, float("-inf"))
-    return (scores.softmax(-1) @ v).transpose(1, 2).flatten(-2) @ p["out"].T
+    return joined(scores.softmax(-1) @ v) @ p["out"].T
+
+
+def _mistakes(ranks: list[Tensors], heads: int, x: torch.Tensor) -> Tensors:
+    """What known mistakes give on this very input; `heads` are those of a rank."""
+    shape = x.shape
+
+    def total(**changed: Any) -> torch.Tensor:
+        return added(_attend(p, heads, **changed) for p in ranks)
+
+    return {
+        "what all tokens together give: make it causal, so that none sees a later one": (
+            total(causal=False)
+        ),
+        "what comes without the division of the scores by the root of a head's size": (
+            total(scale=1.0)
+        ),
+        "what comes of scores divided by the root of C, where a head's size is meant": (
+            total(scale=shape[-1] ** -0.5)
+        ),
+        "what query and key give in each other's places": total(names=("key", "query", "value")),
+        "made of heads whose columns lie apart: a head's columns lie side by side, so unflatten "
+        "into (heads, size), not (size, heads)": total(
+            cut=lambda y, heads: y.unflatten(-1, (-1, heads)).movedim(-1, 1)
+        ),
+        "what comes if the heads are not transposed back before they are joined": total(
+            joined=lambda y: y.reshape(*shape[:2], -1)
+        ),
+        "attention between heads: transpose (B, T, H, D) to (B, H, T, D) first": total(
+            cut=lambda y, heads: y.unflatten(-1, (heads, -1)),
+            joined=lambda y: y.flatten(-2),
+        ),
+        "x + attention(x), and only the attention is asked: the residual sum is the caller's": (
+            total() + x
+        ),
+    }
 
 
 def _exact(case: Case) -> Exact:
@@ -95,11 +139,7 @@ def _exact(case: Case) -> Exact:
         for p in ranks
     ]
     with torch.no_grad():
-        looks = {
-            "what all tokens together give: make it causal, so that none sees a later one": (
-                added(_attend(p, heads // t, causal=False) for p in ranks)
-            )
-        }
+        looks = _mistakes(ranks, heads // t, case.data["x"])
         if (case.data["x"].shape[-1] // t) % heads == 0 and t > 1:
             looks[
                 f"that of {heads} heads on every rank: of {heads}, each rank has {heads // t}"
@@ -110,7 +150,15 @@ def _exact(case: Case) -> Exact:
     return Exact(
         [output.detach()] * t,
         gradients,
-        [{"this rank's own summand: g is missing": own.detach(), **looks} for own in summands],
+        [
+            {
+                "this rank's own summand: g is missing": own.detach(),
+                "what f and g give in each other's places: g(x) is t times x, and f adds nothing "
+                "up forward": _attend({**p, "x": t * p["x"]}, heads // t).detach(),
+                **looks,
+            }
+            for p, own in zip(ranks, summands, strict=True)
+        ],
         [{"x": {alone: weights + own}} for own in from_ranks],
     )
 
@@ -165,6 +213,10 @@ EXERCISE = Exercise(
         """,
     ),
     passed="each rank attends with its own heads, one all-reduce each way",
-    contract=Contract(allowed=ALL_REDUCE),
+    contract=Contract(
+        takes="x of any sizes B and T, whole on every rank, and this rank's parts of the weights",
+        allowed=ALL_REDUCE,
+        sends="one of x's size forward, one backward; none where t does not divide the heads",
+    ),
     points=2,
 )

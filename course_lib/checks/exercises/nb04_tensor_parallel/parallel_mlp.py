@@ -32,7 +32,12 @@ from ._support import (
 
 def _cases(rng: random.Random) -> list[Case]:
     cases = []
-    for ranks, batch, tokens, hidden in ((2, 1, 3, 2), (3, 2, 2, 3), (4, 1, 1, 5), (1, 2, 3, 2)):
+    for ranks, batch, tokens, hidden in (
+        (2, 1, 3, 2),
+        (3, 2, 2, 3),
+        (4, rng.randint(1, 3), 1, 5),
+        (1, 2, 3, 2),
+    ):
         x, up, up_bias, down, down_bias, weights = normal(
             rng,
             (batch, tokens, hidden),
@@ -88,23 +93,68 @@ def _exact(case: Case) -> Exact:
     ]
     with torch.no_grad():
         linear = added((p["x"] @ p["up"].T + p["up_bias"]) @ p["down"].T for p in ranks)
+        unbiased = added(F.gelu(p["x"] @ p["up"].T) @ p["down"].T for p in ranks)
+        by_tanh = added(
+            F.gelu(p["x"] @ p["up"].T + p["up_bias"], approximate="tanh") @ p["down"].T
+            for p in ranks
+        )
         looks = [
             {
                 "this rank's own summand: g is missing": own + bias,
                 "the average of the summands, and their sum is asked": added(summands) / t + bias,
                 "right but for the GeLU: it stands between the two layers": linear + bias,
+                "that of the GeLU's approximation by tanh, and F.gelu(x) itself is asked": (
+                    by_tanh + bias
+                ),
+                "right but for the first bias, which is missing": unbiased + bias,
+                "right but for the last bias, which is missing": output - bias,
+                "x + MLP(x), and only the MLP is asked: the residual sum is the caller's": (
+                    output + ranks[0]["x"]
+                ),
+                "what f and g give in each other's places: g(x) is t times x, and f adds nothing "
+                "up forward": _swapped(p, t) + bias,
+                **_cut_again(ranks, bias),
                 f"right but for the last bias: it was added on each of {t} ranks and summed": (
                     output + (t - 1) * bias
                 ),
             }
-            for own in summands
+            for p, own in zip(ranks, summands, strict=True)
         ]
     alone = "the part that came through this rank's own columns: f is missing"
     cut = "that of only the residual branch: mlp(x) is cut off from x"
-    gradient_looks = [{"x": {alone: weights + own, cut: weights}} for own in from_ranks]
+    shared = "its t-th part: was a part of it added on every rank before g, in place of all after?"
+    gradient_looks = [
+        {
+            "x": {alone: weights + own, cut: weights},
+            "down_bias": {shared: gradient(bias) / t},
+        }
+        for own in from_ranks
+    ]
     if t == 1:
         looks, gradient_looks = [], []
-    return Exact([output.detach()] * t, gradients, looks, gradient_looks)
+    missing = {"down_bias": "since it was added on another rank: add it everywhere, after g"}
+    return Exact([output.detach()] * t, gradients, looks, gradient_looks, missing)
+
+
+def _swapped(p: Tensors, t: int) -> torch.Tensor:
+    return F.gelu(t * p["x"] @ p["up"].T + p["up_bias"]) @ p["down"].T
+
+
+def _cut_again(ranks: list[Tensors], bias: torch.Tensor) -> Tensors:
+    """What comes out if each rank cuts its part of the weights into t parts once more."""
+    t = len(ranks)
+    if len(ranks[0]["up"]) % t:
+        return {}
+    summands = [
+        F.gelu(p["x"] @ parts(p["up"], t, 0)[r].T + parts(p["up_bias"], t, 0)[r])
+        @ parts(p["down"], t, 1)[r].T
+        for r, p in enumerate(ranks)
+    ]
+    return {
+        "what is left when the weights are cut again: they are this rank's parts already": (
+            added(summands) + bias
+        )
+    }
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
@@ -134,6 +184,10 @@ EXERCISE = Exercise(
         """,
     ),
     passed="one all-reduce forward, one backward, and every gradient is that of one process",
-    contract=Contract(allowed=ALL_REDUCE),
+    contract=Contract(
+        takes="x of any sizes B, T and C, whole on every rank; of the weights this rank's parts",
+        allowed=ALL_REDUCE,
+        sends="one of x's size forward, one backward",
+    ),
     points=2,
 )

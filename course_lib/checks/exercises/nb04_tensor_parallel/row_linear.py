@@ -18,10 +18,10 @@ from ._linears import linear_cases
 from ._support import (
     FORWARD,
     Exact,
-    flops,
     layer_pass,
     messages_of,
     parts,
+    work,
     wrong_values,
 )
 
@@ -29,13 +29,14 @@ from ._support import (
 def _row_on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     data, rank = case.data, dist.get_rank()
     return layer_pass(
-        lambda leaf: answer(leaf["x_part"], leaf["weight"], leaf["bias"]).detach(),
+        lambda leaf: answer(leaf["x_part"], leaf["weight"], leaf["bias"]),
         {
             "x_part": parts(data["x"], case.world_size, -1)[rank],
             "weight": data["weight"],
             "bias": data["bias"],
         },
         data["weights"],
+        gradients=False,
     )
 
 
@@ -46,8 +47,9 @@ def _judge_row(case: Case, observation: Observation) -> Finding | None:
     y = sum(summands) + data["bias"]
     looks = [
         {
-            "this rank's own summand: g is missing": own + data["bias"],
-            "this rank's own summand, without the bias: g is missing": own,
+            "this rank's own summand: they have to be added up over the ranks": own + data["bias"],
+            "this rank's own summand, without the bias: they have to be added up over the ranks, "
+            "and the bias once": own,
             f"right but for the bias: it was added on each of {t} ranks, and they were summed": (
                 y + (t - 1) * data["bias"]
             ),
@@ -61,17 +63,18 @@ def _judge_row(case: Case, observation: Observation) -> Finding | None:
     batch, inputs = data["x"].shape
     return (
         wrong_values(case, observation, Exact([y] * t, [{}] * t, looks))
-        or flops(
-            observation,
-            2 * batch * inputs * len(data["weight"]) // t,
-            "each rank multiplies its own rows only",
-        )
         or messages_of(
             observation,
             t,
             FORWARD,
             [("all_reduce", y.nbytes)],
             "one all-reduce of the output adds the summands up",
+        )
+        or work(
+            observation,
+            2 * batch * inputs * len(data["weight"]) // t,
+            y.numel(),
+            "each rank multiplies its own rows only",
         )
     )
 
@@ -100,7 +103,8 @@ EXERCISE = Exercise(
     ),
     passed="one all-reduce adds the summands, the bias comes once",
     contract=Contract(
-        takes="x_part (B, K/t), weight (N, K) and bias (N,) whole on every rank",
+        takes="x_part (B, K/t), weight (N, K) and bias (N,), the last two whole on every rank; t "
+        "divides K; the result has x's dtype",
         allowed=frozenset({"all_reduce"}),
         sends="one of the result's size",
         holds="only the rank's own part is computed",

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.reference import added, gradient
 from course_lib.text import counted
 
 from ._support import (
@@ -36,7 +37,7 @@ _NAMES = ("x", "gain", "up", "down")
 
 def _cases(rng: random.Random) -> list[Case]:
     cases = []
-    for ranks, tokens, hidden in ((2, 4, 6), (3, 6, 6), (4, 4, 8), (1, 3, 4)):
+    for ranks, tokens, hidden in ((2, 4, 6), (3, 3 * rng.randint(1, 4), 6), (4, 4, 8), (1, 3, 4)):
         shape = (tokens, hidden)
         x, gain, up, down, weights = normal(
             rng, shape, (hidden,), (4 * hidden, hidden), (hidden, 4 * hidden), shape
@@ -52,13 +53,16 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     kept: dict[int, tuple[int, Any]] = {}
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
+        # A functional collective's result is a wrapper around the tensor that is still under way.
+        storage = getattr(tensor, "elem", tensor).untyped_storage()
         kept[storage.data_ptr()] = storage.nbytes(), storage  # alive: no address comes twice
         return tensor
 
     leaves: dict[str, torch.Tensor] = {}
 
     def layer(given: Tensors) -> Any:
+        if leaves:  # what is kept is noted of the first call
+            return answer(*(given[name] for name in _NAMES))
         leaves.update(given)
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
             return answer(*(given[name] for name in _NAMES))
@@ -96,12 +100,71 @@ def _exact(case: Case) -> Exact:
         }
         for rank in range(t)
     ]
-    looks = [
-        {"gain": {"only that of this rank's tokens: add it up over the ranks": own}}
-        for own in own_gain
-    ]
     outputs = parts(y.detach(), t, 0)
-    return Exact(outputs, gradients, [], looks if t > 1 else [])
+    if t == 1:
+        return Exact(outputs, gradients, [_output_looks(case, 0)])
+    looks = [
+        {
+            "gain": {"only that of this rank's tokens: add it up over the ranks": own},
+            "x": _gradient_looks(case, rank),
+        }
+        for rank, own in enumerate(own_gain)
+    ]
+    return Exact(outputs, gradients, [_output_looks(case, r) for r in range(t)], looks)
+
+
+def _output_looks(case: Case, rank: int) -> Tensors:
+    """What known mistakes give on this very input."""
+    data, t = case.data, case.world_size
+    x, up, down = data["x"], data["up"], data["down"]
+    normed = F.layer_norm(x, x.shape[-1:], data["gain"])
+    plain_norm = F.layer_norm(x, x.shape[-1:])
+    y = F.gelu(normed @ up.T) @ down.T
+    looks = {
+        "MLP(norm(x)), without the residual sum: x + ... is asked": y,
+        "what comes without the gain: it is a factor of the norm": (
+            x + F.gelu(plain_norm @ up.T) @ down.T
+        ),
+        "norm(x) + MLP(norm(x)): the residual branch takes x as it is": normed + y,
+        "what comes without the norm": x + F.gelu(x @ up.T) @ down.T,
+        "that of the GeLU's approximation by tanh, and F.gelu(x) itself is asked": (
+            x + F.gelu(normed @ up.T, approximate="tanh") @ down.T
+        ),
+        "right but for the GeLU: it stands between the two layers": x + normed @ up.T @ down.T,
+        "the average over the ranks, and their sum is asked": x + y / t,
+    }
+    return {
+        name: parts(look, t, 0)[rank]
+        for name, look in looks.items()
+        if t > 1 or "average" not in name
+    }
+
+
+def _gradient_looks(case: Case, rank: int) -> Tensors:
+    """What comes of the gradient of this rank's x, if the gather's backward is another."""
+    data, t = case.data, case.world_size
+    own = parts(data["x"], t, 0)[rank].clone().requires_grad_()
+    normed = F.layer_norm(own, own.shape[-1:], data["gain"])
+    whole = F.layer_norm(data["x"], own.shape[-1:], data["gain"])
+    from_ranks = []
+    for up, down in zip(parts(data["up"], t, 0), parts(data["down"], t, 1), strict=True):
+        leaf = whole.clone().requires_grad_()
+        (F.gelu(leaf @ up.T) @ down.T * data["weights"]).sum().backward()
+        from_ranks.append(parts(gradient(leaf), t, 0)[rank])
+
+    def through_norm(of_normed: torch.Tensor) -> torch.Tensor:
+        (back,) = torch.autograd.grad(normed, own, of_normed, retain_graph=True)
+        return parts(data["weights"], t, 0)[rank] + back
+
+    total = added(from_ranks)
+    return {
+        "what this rank's columns alone have to say: backward, the gather adds up what all ranks "
+        "have to say about this rank's tokens (reduce-scatter)": through_norm(from_ranks[rank]),
+        f"what comes if the MLP's part is added up {t} times over: the reduce-scatter adds it up "
+        "already, so x takes no f": through_norm(t * total),
+        "what comes of an average, where the gather's backward is a sum": through_norm(total / t),
+        "that of only the residual branch: the MLP is cut off from x": through_norm(0 * total),
+    }
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
@@ -188,6 +251,12 @@ EXERCISE = Exercise(
         """,
     ),
     passed="the same bytes as one all-reduce each way, and T/t tokens between the layers",
-    contract=Contract(allowed=frozenset({"all_reduce", "all_gather", "reduce_scatter"})),
+    contract=Contract(
+        takes="this rank's tokens, at least one, and its parts of up and down; gain is whole",
+        allowed=frozenset({"all_reduce", "all_gather", "reduce_scatter"}),
+        sends="of the activations one all-gather and one reduce-scatter each way (in backward also "
+        "one more all-gather), and one all-reduce of the gain's gradient",
+        holds="for backward, the norm's values are kept for this rank's tokens only",
+    ),
     points=2,
 )

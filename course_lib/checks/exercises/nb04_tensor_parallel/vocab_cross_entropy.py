@@ -13,15 +13,18 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from course_lib.checks import gates
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.reference import added
 from course_lib.text import counted
 
 from ._support import (
     ALL_REDUCE,
     BACKWARD,
+    FORWARD,
     Exact,
+    Tensors,
+    collectives,
     layer_pass,
     messages_of,
     normal,
@@ -39,12 +42,13 @@ def _loss_cases(rng: random.Random) -> list[Case]:
         (4, 32, (2, 5), 3.0),
         (1, 4, (1, 3), 1.0),
         (2, 16, (2, 2), 1000.0),
+        (2, 8, (1, rng.randint(2, 6)), -1000.0),
     ):
         (logits,) = normal(rng, (*shape, vocab))
-        large = size >= 1000
-        label = f"{vocab} symbols over {counted(ranks, 'rank')}" + ", huge logits" * large
+        words = {1000.0: ", huge logits", -1000.0: ", all logits far below zero"}.get(size, "")
+        label = f"{vocab} symbols over {counted(ranks, 'rank')}{words}"
         data = {
-            "logits": logits * size + (1000 if large else 0),
+            "logits": logits * max(size, 1.0) + (size if words else 0),
             "targets": symbols(rng, vocab, ranks, shape),
             "factor": rng.uniform(0.5, 2),
         }
@@ -74,36 +78,41 @@ def _judge_loss(case: Case, observation: Observation) -> Finding | None:
         got = seen["output"]
         if isinstance(got, torch.Tensor) and got.is_floating_point() and not got.isfinite().all():
             return Finding(
-                "not finite: exp of a large logit overflows. Subtract the largest logit of each "
-                "token before, the largest on all ranks",
+                f"not finite: {_not_finite(got.flatten())}",
                 rank,
                 expected=f"{loss:.6g}",
                 got=f"{got.flatten()[0]:.6g}",
             )
+    summed = {"the sum over the tokens, and the mean is asked": each.sum().detach()}
     looks = [
         {
-            "the sum over the tokens, and the mean is asked": each.sum().detach(),
+            **summed,
             "only that of this rank's symbols: sum exp over all ranks": _own_loss(
                 parts(data["logits"], t, -1)[r], data["targets"], r
             ),
+            **_mistakes(data["logits"], data["targets"], t),
         }
         if t > 1
-        else {}
+        else summed
         for r in range(t)
     ]
     gradients = [{"logits": part} for part in parts(logits.grad, t, -1)]
     if finding := wrong_values(case, observation, Exact([loss] * t, gradients, looks)):
         return finding
-    numbers = 4 * targets.numel() * logits.element_size()
-    most = 2 * numbers * (t - 1) // t + t * logits.element_size()
+    most = 4 * targets.numel() * logits.element_size()
     rule = (
         "largest logit, sum of exponentials and the target's logit are three numbers per token; "
         f"the {vocab} logits of a token stay where they are"
     )
     for rank in range(t):
-        least = 1 if t > 1 else 0
-        if finding := gates.sent(observation, rank, least, most, rule):
-            return finding
+        reduced = sum(event.nbytes for event in collectives(observation, rank, FORWARD))
+        if reduced > most:
+            return Finding(
+                f"the result is right, but more is all-reduced than has to be: {rule}",
+                rank,
+                expected=f"at most four numbers per token, {most} bytes",
+                got=f"{reduced} bytes",
+            )
     return messages_of(observation, t, BACKWARD, [], "the gradient of a logit needs no other rank")
 
 
@@ -114,6 +123,53 @@ def _own_loss(logits: torch.Tensor, targets: torch.Tensor, rank: int) -> torch.T
     column = (targets - rank * size).clamp(0, size - 1)
     own = logits.gather(-1, column.unsqueeze(-1)).squeeze(-1)
     return (total - own * (targets // size == rank)).mean()
+
+
+def _not_finite(got: torch.Tensor) -> str:
+    if bool((got == float("-inf")).any()):
+        return (
+            "log of 0 is -inf, so all exponentials of a token were 0. Subtract the largest logit "
+            "of each token by itself, whatever its sign; or was a rank's log taken before the sum?"
+        )
+    return (
+        "exp of a large logit overflows. Subtract the largest logit of each token before, the "
+        "largest on all ranks"
+    )
+
+
+def _mistakes(logits: torch.Tensor, targets: torch.Tensor, t: int) -> Tensors:
+    """What known mistakes give on this very input."""
+    size, ranks = logits.shape[-1] // t, range(t)
+    own = parts(logits, t, -1)
+    largest = logits.amax(-1)
+    columns = [(targets - r * size) for r in ranks]
+    mine = [(c >= 0) & (c < size) for c in columns]
+
+    def at_target(z: torch.Tensor, r: int, zeros: bool = True) -> torch.Tensor:
+        found = z.gather(-1, columns[r].clamp(0, size - 1).unsqueeze(-1)).squeeze(-1)
+        return found * mine[r] if zeros else found
+
+    shifted = [part - largest.unsqueeze(-1) for part in own]
+    by_rank = [part - part.amax(-1, keepdim=True) for part in own]
+    total = added(z.exp().sum(-1) for z in shifted)
+    target = added(at_target(z, r) for r, z in enumerate(shifted))
+    return {
+        "what comes if each rank subtracts the largest of its own logits: they must all subtract "
+        "the same": (
+            added(z.exp().sum(-1) for z in by_rank).log()
+            - added(at_target(z, r) for r, z in enumerate(by_rank))
+        ).mean(),
+        "a sum of logarithms: add the exponentials up over the ranks, then take the log": (
+            added(z.exp().sum(-1).log() for z in shifted) - target
+        ).mean(),
+        "what comes if the largest is subtracted in the sum only: subtract it from the target's "
+        "logit as well": (total.log() - added(at_target(p, r) for r, p in enumerate(own))).mean(),
+        "what comes if ranks that do not have the target add some other logit: they add zero": (
+            total.log() - added(at_target(z, r, zeros=False) for r, z in enumerate(shifted))
+        ).mean(),
+        "log of the sum without the target's logit": total.log().mean(),
+        "the loss with its sign turned": (target - total.log()).mean(),
+    }
 
 
 EXERCISE = Exercise(
@@ -140,6 +196,11 @@ EXERCISE = Exercise(
         """,
     ),
     passed="three numbers per token travel, and the logits stay where they are",
-    contract=Contract(allowed=ALL_REDUCE),
+    contract=Contract(
+        takes="logits (B, T, V/t) of any size and sign, targets (B, T), the same on every rank; "
+        "the result has the logits' dtype",
+        allowed=ALL_REDUCE,
+        sends="at most four numbers per token forward, nothing backward",
+    ),
     points=2,
 )

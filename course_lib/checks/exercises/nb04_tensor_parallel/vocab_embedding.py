@@ -32,8 +32,14 @@ from ._vocabulary import symbols
 
 def _embedding_cases(rng: random.Random) -> list[Case]:
     cases = []
-    for ranks, vocab, shape in ((2, 6, (1, 5)), (3, 12, (2, 4)), (4, 8, (2, 5)), (1, 3, (1, 4))):
-        rows, weights = normal(rng, (vocab, 3), (*shape, 3))
+    for ranks, vocab, shape in (
+        (2, 6, (1, 5)),
+        (3, 12, (2, 4)),
+        (4, 8, (rng.randint(1, 3), 8)),
+        (1, 3, (1, 4)),
+    ):
+        size = rng.randint(2, 5)
+        rows, weights = normal(rng, (vocab, size), (*shape, size))
         data = {"tokens": symbols(rng, vocab, ranks, shape), "rows": rows, "weights": weights}
         label = f"{vocab} symbols over {counted(ranks, 'rank')}"
         cases.append(Case(ranks, label, data))
@@ -65,9 +71,17 @@ def _judge_embedding(case: Case, observation: Observation) -> Finding | None:
         for r, part in enumerate(parts(data["rows"], t, 0))
     )
     wrapped = sum(F.embedding(data["tokens"] % size, part) for part in parts(data["rows"], t, 0))
+    first = sum(
+        F.embedding((data["tokens"] - r * size) * (data["tokens"] // size == r), part)
+        for r, part in enumerate(parts(data["rows"], t, 0))
+    )
     for look in looks if t > 1 else []:
         unzeroed = "a sum of several rows: a rank puts zeros where the symbol is not its own"
-        look |= {unzeroed: clamped, f"{unzeroed} (modulo is no way round)": wrapped}
+        look |= {
+            unzeroed: clamped,
+            f"{unzeroed}, not its first row": first,
+            f"{unzeroed} (modulo is no way round)": wrapped,
+        }
     gradients = [{"rows": part} for part in parts(rows.grad, t, 0)]
     return (
         wrong_values(case, observation, Exact([output] * t, gradients, looks))
@@ -105,5 +119,9 @@ EXERCISE = Exercise(
         """,
     ),
     passed="one all-reduce, and no rank holds more than V/t rows",
-    contract=Contract(allowed=ALL_REDUCE),
+    contract=Contract(
+        takes="tokens (B, T), the same on every rank, and this rank's rows; t divides V",
+        allowed=ALL_REDUCE,
+        sends="one of the result's size forward, none backward",
+    ),
 )

@@ -1,7 +1,10 @@
 """The networks that go through a pipeline in the checks, and their gradients in one process."""
 
 import random
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,70 +13,155 @@ from torch import nn
 from course_lib.checks import compare, reference
 from course_lib.checks.exercise import Case, Finding
 
-WIDTH = 4
 _SLACK = 1e-4  # of the largest gradient of a parameter: float32 through a few layers
 FROZEN = "frozen"
 
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
 
 class Watched(nn.Module):
-    """A stage, (B, 4) -> (B, 4), that notes in `passes` whenever it runs forward or backward."""
+    """A stage, (..., width) -> (..., width), that notes what is done with it.
 
-    def __init__(self, frozen: bool = False) -> None:
+    passes: "F0", "B0", in order, by the number of the forward. given: what it was called with.
+    most: of how many forwards it held tensors for backward at once.
+    """
+
+    def __init__(self, width: int, frozen: bool = False) -> None:
         super().__init__()
-        self.linear = nn.Linear(WIDTH, WIDTH)
-        self.scale = nn.Parameter(torch.ones(WIDTH), requires_grad=not frozen)
+        self.linear = nn.Linear(width, width)
+        self.scale = nn.Parameter(torch.ones(width), requires_grad=not frozen)
         self.passes: list[str] = []
+        self.given: list[torch.Tensor] = []
+        self.most = 0
+        self._held: Counter[int] = Counter()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.passes.append("F")
-        h = torch.tanh(self.linear(x)) * self.scale
+        number = len(self.given)
+        self.given.append(x.detach().clone())
+        self.passes.append(f"F{number}")
+        keep = partial(_Saved, self._held, number)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved.tensor):
+            h = torch.tanh(self.linear(x)) * self.scale
+        self.most = max(self.most, len(+self._held))
         if h.requires_grad:
-            h.register_hook(lambda _: self.passes.append("B"))
+            h.register_hook(lambda _: self.passes.append(f"B{number}"))
         return h
 
 
+class _Saved:
+    """A tensor that autograd keeps; it takes itself off the list when it is gone."""
+
+    def __init__(self, held: Counter[int], number: int, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        self._held, self._number = held, number
+        held[number] += 1
+
+    def __del__(self) -> None:
+        self._held[self._number] -= 1
+
+
 def loss_of(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    return nn.functional.mse_loss(output, targets)
+    """A mean over samples that nobody guesses, and in which the two play different parts."""
+    return (output - 2 * targets).square().mean()
 
 
-def network_data(rng: random.Random, stages: int, samples: int) -> dict[str, Any]:
-    """Weights of every stage, inputs and targets."""
+def network_data(
+    rng: random.Random,
+    stages: int,
+    samples: int,
+    more: tuple[int, ...] = (),
+    dtype: torch.dtype = torch.float32,
+) -> dict[str, Any]:
+    """Weights of every stage, inputs and targets. more: dimensions between samples and width."""
     generator = torch.Generator().manual_seed(rng.getrandbits(63))
-    template = Watched().state_dict()
+    width = rng.randint(3, 6)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, dtype=dtype)
+
+    template = Watched(width).state_dict()
     return {
-        "states": [
-            {name: torch.randn(t.shape, generator=generator) for name, t in template.items()}
-            for _ in range(stages)
-        ],
-        "x": torch.randn(samples, WIDTH, generator=generator),
-        "y": torch.randn(samples, WIDTH, generator=generator),
+        "states": [{n: drawn(*t.shape) for n, t in template.items()} for _ in range(stages)],
+        "x": drawn(samples, *more, width),
+        "y": drawn(samples, *more, width),
     }
 
 
 def stage_module(case: Case, stage: int) -> Watched:
-    module = Watched(frozen=stage in case.data.get(FROZEN, ()))
-    module.load_state_dict(case.data["states"][stage])
+    state = case.data["states"][stage]
+    module = Watched(len(state["scale"]), frozen=stage in case.data.get(FROZEN, ()))
+    module.to(state["scale"].dtype).load_state_dict(state)
     return module
+
+
+def moved(case: Case, stage: int, module: Watched) -> list[str]:
+    """Parameters of a stage that are not what they were."""
+    before, now = case.data["states"][stage], module.state_dict()
+    return [name for name, tensor in before.items() if not torch.equal(tensor, now[name])]
+
+
+def wrong_parameters(values: list[dict[str, Any]]) -> Finding | None:
+    for rank, seen in enumerate(values):
+        for name in seen["moved"]:
+            return Finding(
+                f"the gradients are right, but the parameter {name!r} itself has changed: the step "
+                "is the optimizer's, and comes later",
+                rank,
+            )
+    return None
 
 
 # ---------------------------------------------------------------------------------------------
 
+Gradients = list[dict[str, torch.Tensor | None]]
 
-def one_process(case: Case) -> tuple[float, list[dict[str, torch.Tensor | None]]]:
-    """Loss and gradients by stage for the whole batch, in float64."""
+
+def one_process(
+    case: Case,
+    loss: Loss = loss_of,
+    rows: slice = slice(None),
+    targets: torch.Tensor | None = None,
+) -> tuple[float, Gradients]:
+    """Loss and gradients by stage for the whole batch, or for some rows of it, in float64."""
     stages = [stage_module(case, s).double() for s in range(len(case.data["states"]))]
-    h = case.data["x"].double()
+    h = case.data["x"][rows].double()
     for stage in stages:
         h = stage(h)
-    loss = loss_of(h, case.data["y"].double())
-    loss.backward()
-    return loss.item(), [{n: p.grad for n, p in stage.named_parameters()} for stage in stages]
+    y = case.data["y"] if targets is None else targets
+    value = loss(h, y[rows].double())
+    value.backward()
+    return value.item(), [{n: p.grad for n, p in stage.named_parameters()} for stage in stages]
+
+
+def other_losses(case: Case) -> dict[str, Gradients]:
+    """The gradients that come of a loss that is not the one asked."""
+    mistakes: dict[str, Loss] = {
+        "that of the mean squared error: call the `loss` that is passed in": (
+            nn.functional.mse_loss
+        ),
+        "that of loss(targets, output): the output comes first": lambda a, b: loss_of(b, a),
+    }
+    return {name: one_process(case, loss)[1] for name, loss in mistakes.items()}
+
+
+NAN = (
+    "it is not a number. Only rank 0 has the inputs and only the last rank the targets; elsewhere "
+    "they are filled with nan. Or is it memory that nothing was written to?"
+)
 
 
 def wrong_gradient(
-    got: torch.Tensor | None, exact: torch.Tensor | None, rank: int, name: str, parts: int = 1
+    got: torch.Tensor | None,
+    exact: torch.Tensor | None,
+    rank: int,
+    name: str,
+    mistakes: Mapping[str, Gradients],
+    parts: int = 1,
 ) -> Finding | None:
-    """One gradient of rank's stage against that of one process. parts: microbatches of a batch."""
+    """One gradient of rank's stage against that of one process.
+
+    mistakes: what it may be instead. parts: microbatches of a batch.
+    """
     title = f"gradient of {name!r} on rank {rank}"
     if exact is None:
         likely = f"{title}: this parameter is frozen, and its .grad is to stay None"
@@ -85,9 +173,15 @@ def wrong_gradient(
         )
         return Finding(likely, rank, got="None")
     tolerance = torch.full_like(exact, float(exact.abs().max()) * _SLACK)
-    finding = compare.mismatch(got, reference.Reference(exact, tolerance, torch.float32), rank)
+    finding = compare.mismatch(got, reference.Reference(exact, tolerance, got.dtype), rank)
     if finding is None:
         return None
+    if got.isnan().any():
+        return replace(finding, likely=f"{title}: {NAN}")
+    looks = {why: gradients[rank][name] for why, gradients in mistakes.items()}
+    fits = [why for why, look in looks.items() if _is(got, look, tolerance)]
+    if fits:
+        return replace(finding, likely=f"{title}: this is {'; or '.join(fits)}")
     if parts > 1 and ((got.double() - parts * exact).abs() <= parts * tolerance).all():
         return replace(
             finding,
@@ -98,3 +192,9 @@ def wrong_gradient(
         likely = f"{title}: all zeros. Is what arrived here the gradient of what was sent?"
         return replace(finding, likely=likely)
     return replace(finding, likely=f"{title}: {finding.likely}")
+
+
+def _is(got: torch.Tensor, other: torch.Tensor | None, tolerance: torch.Tensor) -> bool:
+    if other is None or got.shape != other.shape:
+        return False
+    return bool(((got.double() - other).abs() <= tolerance).all())

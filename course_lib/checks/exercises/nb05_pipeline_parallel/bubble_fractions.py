@@ -10,6 +10,7 @@ from course_lib.checks.answers import plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, numbers
+from course_lib.text import counted
 
 _EXACT = 1e-9
 
@@ -62,10 +63,23 @@ def _bubble_cause(got: list, p: int, m: int) -> str:
             "a stage idles while p - 1 others fill and drain, not p of them",
         ),
         (is_(1 - total, 1 - ideal), "this is the busy share; the bubble is the rest"),
+        (
+            is_(2 * (p - 1) / (m + 2 * (p - 1)), 2 * (p - 1) / m),
+            "a stage idles p - 1 steps, not 2(p-1): what it waits for at the beginning and at the "
+            "end makes p - 1 together, since a step is a forward and a backward",
+        ),
+        (
+            is_((p - 1) / m, (p - 1) / (p * m)) or is_((p - 1) / (m * p), ideal),
+            "all the time is m + p - 1 steps, not m p: the stages work side by side",
+        ),
     ]
-    return next((cause for applies, cause in causes if applies), "") or (
-        f"draw p = 2, m = 2 on paper: of the {m + p - 1} steps that the pipeline takes here, a "
-        f"stage works in {m}"
+    fits = [cause for applies, cause in causes if applies]
+    if close(got[0], total, _EXACT) and not fits:
+        fits = ["the first number is right, and the second is to be a multiple of the working time"]
+    elif close(got[1], ideal, _EXACT) and not fits:
+        fits = ["the second number is right, and the first is to be a share of all the time"]
+    return "; or ".join(fits) or (
+        f"the pipeline takes {counted(m + p - 1, 'step')} here, and a stage works in {m} of them"
     )
 
 
@@ -91,5 +105,8 @@ EXERCISE = Exercise(
         """,
     ),
     passed="(p-1)/(m+p-1) of all the time is (p-1)/m of the working time",
-    contract=Contract(allowed=frozenset()),
+    contract=Contract(
+        takes="p and m from 1 on; one pair of numbers is returned, fractions and not per cent",
+        allowed=frozenset(),
+    ),
 )

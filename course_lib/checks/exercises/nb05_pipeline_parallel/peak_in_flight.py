@@ -10,6 +10,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import number
+from course_lib.text import counted
 
 from ._tables import Op
 
@@ -35,7 +36,21 @@ def _row_cases(rng: random.Random) -> list[Case]:
         _row("a backward in halves, I and W", split),
         _row("two stages on this rank", chunks),
         _row("another order", [*jumbled, Op("B", 0, 1)]),
+        *(_row(f"{counted(n, 'pass', 'passes')} in some order", _drawn(rng, n)) for n in (5, 30)),
     ]
+
+
+def _drawn(rng: random.Random, passes: int) -> list[Op]:
+    """Some row that can run, with whole and split backwards, of three stages."""
+    waiting = [[Op("F", rng.randrange(3), i)] for i in range(passes)]
+    for ops in waiting:
+        ops += [Op(kind, *ops[0][1:]) for kind in rng.choice(("B", "IW"))]
+    row = []
+    while waiting:
+        ops = rng.choice(waiting[:6])
+        row.append(ops.pop(0))
+        waiting = [ops for ops in waiting if ops]
+    return row
 
 
 def _row(label: str, row: list[Op]) -> Case:
@@ -61,13 +76,12 @@ def _judge_row(case: Case, observation: Observation) -> Finding | None:
         (sum(op.kind == "F" for op in row), "this counts all forwards, as if nothing were freed"),
         (0, "this is what is held at the end; the peak is the most at any moment before"),
         (want - 1, "count after the F as well: one less is what was held just before it"),
+        (_summed(row), "the stages' peaks added up, and they need not be at the same moment"),
         (_by_microbatch(row), "two stages of this rank hold two activations of one microbatch"),
     ]
+    fits = [cause for count, cause in causes if count is not False and count == got]
     return Finding(
-        next(
-            (cause for count, cause in causes if count is not False and count == got),
-            "count +1 for F, -1 for B or W",
-        ),
+        "; or ".join(fits[:3]) or "count +1 for F, -1 for B or W",
         input=" ".join(f"{op.kind}{op.stage}.{op.microbatch}" for op in row),
         expected=f"{want}",
         got=f"{got:g}",
@@ -82,13 +96,17 @@ def _held(row: list[Op], freeing: str) -> int:
     return most
 
 
+def _summed(row: list[Op]) -> int:
+    return sum(_held([op for op in row if op.stage == s], "BW") for s in {op.stage for op in row})
+
+
 def _by_microbatch(row: list[Op]) -> int:
     held: set[int] = set()
     most = 0
     for op in row:
         if op.kind == "F":
             held.add(op.microbatch)
-        else:
+        elif op.kind != "I":
             held.discard(op.microbatch)
         most = max(most, len(held))
     return most
@@ -115,5 +133,8 @@ EXERCISE = Exercise(
         """,
     ),
     passed="activations are held from F to B, or to W",
-    contract=Contract(allowed=frozenset()),
+    contract=Contract(
+        takes="a row of F, B, I and W of one or more stages",
+        allowed=frozenset(),
+    ),
 )

@@ -7,6 +7,7 @@ run_schedule(row, module, inputs, targets, loss) -> mean loss on the last rank, 
     .grad. The passes run in the order of the row.
 """
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -19,14 +20,20 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
+from course_lib.text import counted
 
 from ._networks import (
     FROZEN,
+    NAN,
+    Gradients,
     loss_of,
+    moved,
     network_data,
     one_process,
+    other_losses,
     stage_module,
     wrong_gradient,
+    wrong_parameters,
 )
 from ._tables import Op, shown
 
@@ -54,13 +61,19 @@ def _cases(rng: random.Random) -> list[Case]:
             clue="one rank is first and last at once: nothing is sent or received",
         ),
         _case(rng, "1F1B, 4 stages, 6 microbatches, one stage partly frozen", _one_f_one_b(4, 6)),
-        _case(rng, "GPipe with backwards from the last, 3 stages", _backwards_turned(_gpipe(3, 4))),
+        _case(
+            rng,
+            "GPipe in an order of its own, 3 stages",
+            _renamed(_backwards_turned(_gpipe(3, 4)), [*rng.sample(range(1, 4), 3), 0]),
+        ),
     ]
 
 
 def _case(rng: random.Random, label: str, table: list[Row], clue: str = "") -> Case:
     p, m = len(table), 1 + max(i for row in table for _, _, i in row)
-    data = {**network_data(rng, p, 2 * m), "table": table, "m": m}
+    more, dtype = ((), torch.float32) if p != 2 else ((rng.randint(2, 3),), torch.float64)
+    network = network_data(rng, p, rng.randint(1, 3) * m, more, dtype)
+    data = {**network, "table": table, "m": m}
     if "frozen" in label:
         data[FROZEN] = (1,)
     return Case(p, label, data, clue)
@@ -86,6 +99,11 @@ def _backwards_turned(table: list[Row]) -> list[Row]:
     return [row[: len(row) // 2] + row[: len(row) // 2 - 1 : -1] for row in table]
 
 
+def _renamed(table: list[Row], order: list[int]) -> list[Row]:
+    """With microbatch order[i] for i, the same on all ranks."""
+    return [[(kind, s, order[i]) for kind, s, i in row] for row in table]
+
+
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank, last, data = dist.get_rank(), dist.get_world_size() - 1, case.data
     module = stage_module(case, rank)
@@ -97,17 +115,45 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         "returned": plain(returned),
         "gradients": {name: plain(p.grad) for name, p in module.named_parameters()},
         "passes": module.passes,
+        "moved": moved(case, rank, module),
+        "held": module.most,
+        "read": _microbatches(module.given, x.chunk(data["m"])) if rank == 0 else [],
     }
+
+
+def _microbatches(given: list[torch.Tensor], xs: tuple[torch.Tensor, ...]) -> list[int]:
+    """Which of the microbatches each forward was given; -1 for none of them."""
+    return [next((i for i, x in enumerate(xs) if torch.equal(x, g)), -1) for g in given]
+
+
+def _mistakes(case: Case) -> dict[str, Gradients]:
+    """The gradients of known mistakes on this very input."""
+    m, data = case.data["m"], case.data
+    size = len(data["x"]) // m
+    found = other_losses(case)
+    for i in range(m) if m > 1 else ():
+        _, gradients = one_process(case, rows=slice(i * size, (i + 1) * size))
+        name = f"only the part of microbatch {i}: they are to be added up in .grad"
+        found[name] = [{n: None if g is None else g / m for n, g in s.items()} for s in gradients]
+    order = [i for kind, _, i in data["table"][0] if kind == "F"]
+    ys = data["y"].chunk(m)
+    turned: list[torch.Tensor] = [ys[order.index(i)] for i in range(m)]
+    if order != sorted(order):
+        name = "that with targets of other microbatches: the row says which one it is, F by F"
+        found[name] = one_process(case, targets=torch.cat(turned))[1]
+    return found
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
     loss, gradients = one_process(case)
-    last, m = case.world_size - 1, case.data["m"]
+    last, m, mistakes = case.world_size - 1, case.data["m"], _mistakes(case)
     for rank in reversed(range(case.world_size)):  # a gradient goes wrong first where it starts
         for name, exact in gradients[rank].items():
             got = observation.values[rank]["gradients"][name]
-            if finding := wrong_gradient(got, exact, rank, name, m):
+            if finding := wrong_gradient(got, exact, rank, name, mistakes, m):
                 return finding
+    if finding := wrong_parameters(observation.values):
+        return finding
     for rank, seen in enumerate(observation.values):
         returned = seen["returned"]
         if rank != last and returned is not None:
@@ -122,27 +168,60 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         likely = "the last rank returns the mean of the microbatches' losses"
         if got is not None and close(got, m * loss, _LOSS):
             likely += ", and this is their sum"
+        elif got is not None and math.isnan(got):
+            likely += f", and {NAN}"
         elif got is not None and close(got, loss / m, _LOSS):
             likely += ", and this is divided by m twice"
         shown_ = kind_of(observation.values[last]["returned"]) if got is None else f"{got:.6g}"
         return Finding(likely, last, expected=f"{loss:.6g}", got=shown_)
-    return _order(case, observation) or _traffic(case, observation)
+    return _order(case, observation) or _in_flight(case, observation) or _traffic(case, observation)
 
 
 def _order(case: Case, observation: Observation) -> Finding | None:
     """Each rank's passes, forward and backward, as its row has them."""
     for rank, seen in enumerate(observation.values):
         row = case.data["table"][rank]
-        if seen["passes"] != [kind for kind, _, _ in row]:
-            likely = "the numbers are right, but the passes did not run in the order of the row"
-            if len(seen["passes"]) > len(row):
-                likely = "the numbers are right, but some passes ran more than once"
+        forwards = [i for kind, _, i in row if kind == "F"]
+        wanted = [f"{kind}{i}" for kind, _, i in row]
+        numbers = seen["read"] or forwards
+        got = [_named(each, numbers) for each in seen["passes"]]
+        if got == wanted:
+            continue
+        likely = "the passes did not run in the order of the row"
+        if len(got) > len(row):
+            likely = "some passes ran more than once"
+        elif numbers != forwards:
+            likely = "rank 0 ran other microbatches than its row says"
+        return Finding(
+            f"the numbers are right, but {likely}: the row decides what is in flight",
+            rank,
+            input=shown([[Op(*op) for op in row]]).replace("rank 0", f"rank {rank}"),
+            expected=" ".join(wanted),
+            got=" ".join(got),
+        )
+    return None
+
+
+def _named(each: str, numbers: list[int]) -> str:
+    """A pass, by the microbatch instead of by the number of the forward."""
+    number = int(each[1:])
+    return f"{each[0]}{numbers[number] if number < len(numbers) else '?'}"
+
+
+def _in_flight(case: Case, observation: Observation) -> Finding | None:
+    for rank, seen in enumerate(observation.values):
+        held = most = 0
+        for kind, _, _ in case.data["table"][rank]:
+            held += 1 if kind == "F" else -1
+            most = max(most, held)
+        if seen["held"] > most:
             return Finding(
-                f"{likely}: the row decides how much is in flight",
+                "the numbers are right, but more is kept than the row has in flight: a microbatch "
+                "is done with after its backward, so let go of its graph (no retain_graph, and no "
+                "output that is kept with it)",
                 rank,
-                input=shown([[Op(*op) for op in row]]).replace("rank 0", f"rank {rank}"),
-                expected=" ".join(kind for kind, _, _ in row),
-                got=" ".join(seen["passes"]),
+                expected=f"the activations of {counted(most, 'microbatch')} at most",
+                got=f"of {seen['held']}",
             )
     return None
 
@@ -190,6 +269,16 @@ EXERCISE = Exercise(
         """,
     ),
     passed="any table runs as it is written, and the gradients are those of the whole batch",
-    contract=Contract(changes=("module",), allowed=gates.POINT_TO_POINT),
+    contract=Contract(
+        changes=("module",),
+        takes="gradients go to .grad, and the parameters stay. Rows are of F "
+        "and B, in any order that is the same on neighbours; inputs and targets of "
+        "any shape and float dtype, of m equal microbatches; `loss(output, targets)` is any mean "
+        "over samples",
+        allowed=gates.POINT_TO_POINT,
+        sends="for each microbatch one message to the next rank and one back",
+        holds="the activations of the microbatches that the row has in flight, and what is still "
+        "being sent",
+    ),
     points=3,
 )

@@ -39,7 +39,21 @@ def _cases(rng: random.Random) -> list[Case]:
         _case("a pipeline of 3 stages, GPipe, m = 3", _pipeline(_gpipe(3, 3))),
         _case("a pipeline of 3 stages, 1F1B, m = 4", _pipeline(_one_f_one_b(3, 4))),
         _case("a relay of 5", _relay(rng, 5)),
+        _case("a relay of 24", _relay(rng, 24)),
+        _case("two ranks that talk for long", _talk(rng, rng.randint(150, 250))),
     ]
+
+
+def _talk(rng: random.Random, rounds: int) -> Programs:
+    """Ranks 1 and 2 exchange messages; then rank 1 has one more to say than is listened to."""
+    programs: Programs = [[("run", "F")], [], []]
+    for _ in range(rounds):
+        source, target = rng.sample((1, 2), 2)
+        programs[source] += [("run", "F"), ("send", target)]
+        programs[target].append(("recv", source))
+    programs[1] += [("send", 2), ("send", 0)]
+    programs[2].append(("recv", 1))
+    return programs
 
 
 def _case(label: str, programs: Programs) -> Case:
@@ -100,8 +114,10 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             expected=f"{want}",
             got=kind_of(answered) if not isinstance(got, list) else f"{got}",
         )
-    if sorted(set(got)) == want:
+    if sorted(got) == want:
         return None
+    if sorted(set(got)) == want:
+        return Finding("each rank is to be in the list once", expected=f"{want}", got=f"{got}")
     return Finding(
         _cause(set(got), set(want), programs),
         input="\n".join(f"rank {r}: {_shown(program)}" for r, program in enumerate(programs)),
@@ -144,13 +160,28 @@ def _cause(got: set[int], want: set[int], programs: Programs) -> str:
             "never comes to it"
         )
     if want < got:
-        return (
+        more = (
             f"rank {min(got - want)} does get to the end: when two ranks have met, both go on, so "
             "look at everyone again until nothing changes"
         )
+        if got == _without_running(programs):
+            more += (
+                "; or does nobody get past a run? It waits for nobody: a rank that runs something "
+                "just goes on"
+            )
+        return more
     if not got:
         return "some ranks hang: nobody moves any more, and not all are at their end"
     return "a send and a recv meet only if each names the other"
+
+
+def _without_running(programs: Programs) -> set[int]:
+    """Who hangs if a run is never over."""
+    asleep = [
+        [("send", rank) if what == "run" else (what, peer) for what, peer in program]
+        for rank, program in enumerate(programs)
+    ]
+    return set(reference(asleep))
 
 
 def _with_buffers(programs: Programs) -> set[int]:
@@ -202,6 +233,11 @@ EXERCISE = Exercise(
         """,
     ),
     passed="GPipe gets through with sends that wait, and 1F1B does not",
-    contract=Contract(allowed=frozenset()),
+    contract=Contract(
+        takes="any number of ranks with programs of any length, also empty ones; each rank is in "
+        "the list once",
+        any_order=True,
+        allowed=frozenset(),
+    ),
     points=2,
 )

@@ -6,6 +6,7 @@ two_stage_step(module, inputs, targets, loss) -> the loss on rank 1, None on ran
     in .grad. Rank 0 sends one activation, rank 1 one gradient, and nothing else travels.
 """
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -21,11 +22,15 @@ from course_lib.checks.numbers import close, number
 
 from ._networks import (
     FROZEN,
+    NAN,
     loss_of,
+    moved,
     network_data,
     one_process,
+    other_losses,
     stage_module,
     wrong_gradient,
+    wrong_parameters,
 )
 
 _LOSS = 1e-4
@@ -34,12 +39,15 @@ _LOSS = 1e-4
 def _cases(rng: random.Random) -> list[Case]:
     return [
         Case(2, "2 samples through 2 ranks", network_data(rng, 2, 2)),
-        Case(2, "5 samples through 2 ranks", network_data(rng, 2, 5)),
+        Case(
+            2,
+            "5 sequences in float64 through 2 ranks",
+            network_data(rng, 2, 5, (rng.randint(2, 4),), torch.float64),
+        ),
         Case(
             2,
             "3 samples, a frozen parameter on each rank",
             {**network_data(rng, 2, 3), FROZEN: (0, 1)},
-            "a frozen parameter takes no gradient, the activation still does",
         ),
     ]
 
@@ -54,16 +62,21 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     return {
         "returned": plain(returned),
         "gradients": {name: plain(p.grad) for name, p in module.named_parameters()},
+        "passes": module.passes,
+        "moved": moved(case, rank, module),
     }
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
     loss, gradients = one_process(case)
+    mistakes = other_losses(case)
     for rank in (1, 0):
         for name, exact in gradients[rank].items():
             got = observation.values[rank]["gradients"][name]
-            if finding := wrong_gradient(got, exact, rank, name):
+            if finding := wrong_gradient(got, exact, rank, name, mistakes):
                 return finding
+    if finding := wrong_parameters(observation.values):
+        return finding
     returned = [seen["returned"] for seen in observation.values]
     if returned[0] is not None:
         return Finding(
@@ -75,8 +88,20 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     got = number(returned[1])
     if got is None or not close(got, loss, _LOSS):
         likely = "rank 1 returns the loss of the batch"
+        if got is not None and math.isnan(got):
+            likely += f", and {NAN}"
         shown = kind_of(returned[1]) if got is None else f"{got:.6g}"
         return Finding(likely, 1, expected=f"{loss:.6g}", got=shown)
+    for rank, seen in enumerate(observation.values):
+        if seen["passes"] != ["F0", "B0"]:
+            forwards = sum(name.startswith("F") for name in seen["passes"])
+            return Finding(
+                "the numbers are right, but the module ran more often than once forward and once "
+                "backward: keep its output until the gradient comes",
+                rank,
+                expected="1 forward and 1 backward",
+                got=f"{forwards} forward and {len(seen['passes']) - forwards} backward",
+            )
     size = case.data["x"].nbytes
     return _once(observation, 0, size, "its activation") or _once(
         observation, 1, size, "the gradient of that activation"
@@ -113,5 +138,14 @@ EXERCISE = Exercise(
         """,
     ),
     passed="one activation forward, one gradient back, the gradients of one process",
-    contract=Contract(changes=("module",), allowed=gates.POINT_TO_POINT),
+    contract=Contract(
+        changes=("module",),
+        takes="gradients go to .grad, and the parameters stay. Inputs "
+        "and targets of any shape and float dtype, (samples, ..., width); what "
+        "crosses is as the inputs are. Parameters may be frozen. `loss(output, targets)` "
+        "is any mean over samples",
+        allowed=gates.POINT_TO_POINT,
+        sends="one message each way",
+        holds="each rank runs its module once",
+    ),
 )

@@ -98,6 +98,11 @@ EXERCISE = Exercise(
         """,
     ),
     passed="a third of 1F1B's bubble, with no more than p microbatches held",
-    contract=Contract(allowed=frozenset()),
+    contract=Contract(
+        takes="p and m from 1 on, also m < p; "
+        "returned is one row per rank, of (kind, stage, microbatch)",
+        allowed=frozenset(),
+        holds="every stage has min(m, p) microbatches between F and W at most",
+    ),
     points=2,
 )
