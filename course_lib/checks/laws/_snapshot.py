@@ -29,6 +29,7 @@ def tensors(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, t
 
 def frozen(value: Any, depth: int = 0) -> Any:
     """A copy that nobody changes; of what is no container and no tensor, the object itself."""
+    value = _of_lists(value)
     if depth > _DEEPEST:
         return value
     if isinstance(value, torch.Tensor):
@@ -44,6 +45,7 @@ def frozen(value: Any, depth: int = 0) -> Any:
 
 def difference(before: Any, value: Any, name: str = "") -> str:
     """Where `value` is no longer what `frozen` noted: "[2]", or "itself"; "" where it is."""
+    value = _of_lists(value)
     if isinstance(value, torch.Tensor):
         now = _copy(value)
         same = isinstance(before, torch.Tensor) and _equal(before, now)
@@ -66,6 +68,12 @@ def difference(before: Any, value: Any, name: str = "") -> str:
     return "" if (same if plain else before is value) else name or "itself"
 
 
+def _of_lists(value: Any) -> Any:
+    """An array of numpy, or one of its numbers, as Python has them."""
+    numpys = type(value).__module__ == "numpy" and hasattr(value, "tolist")
+    return value.tolist() if numpys else value
+
+
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
     """The values; without any where the storage has been given back, and reading would crash."""
     if tensor.layout is not torch.strided or tensor.is_meta:
@@ -86,6 +94,7 @@ def _equal(before: torch.Tensor, now: torch.Tensor) -> bool:
 
 def leaves(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
     """All that is no container in a value of plain containers and records, by where it lies."""
+    value = _of_lists(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping) and depth <= _DEEPEST:

@@ -19,7 +19,6 @@ from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.checks.reference import Reference
 from course_lib.observe import CommEvent
 
-_LITTLE = 4  # operations for an element of the output besides the product: a bias, a mask
 _SLACK = 1e-9  # of the largest element: float64 through a layer
 FORWARD, BACKWARD = "check: forward", "check: backward"
 ALL_REDUCE = frozenset({"all_reduce"})
@@ -59,17 +58,19 @@ def layer_pass(
     weights: torch.Tensor,
     residual: str = "",
     *,
+    longer: tuple[str, ...] = ("x",),
     gradients: bool = True,
 ) -> dict[str, Any]:
     """Forward and backward on this rank, every tensor a leaf.
 
-    Between the two the layer is called once more, on other numbers, as the next microbatch or the
-    next layer is: what backward needs belongs to one call.
+    Between the two the layer is called once more, on other numbers and with the tensors of `longer`
+    twice as long, as the next microbatch or the next layer is: what backward needs belongs to one
+    call.
 
     The loss weighs each element of the output with `weights`. residual: a leaf that is added to the
     output, so that both are handed the same gradient. gradients: whether any are asked for.
     """
-    leaves = _leaves(tensors, 1, gradients)
+    leaves = _leaves(tensors, gradients)
     with record_function(FORWARD), _Work() as work:
         output = layer(leaves)
     seen = {"output": plain(output), "gradients": {}, "work": work.operations}
@@ -77,7 +78,9 @@ def layer_pass(
     if not isinstance(output, torch.Tensor) or output.shape != weights.shape:
         return seen
     # Its result is told, so that its messages make a difference to something.
-    seen["another"] = plain(layer(_leaves(tensors, -0.5, gradients)))
+    others = {n: t / -2 if t.is_floating_point() else t for n, t in tensors.items()}
+    others |= {n: torch.cat([torch.atleast_1d(others[n])] * 2) for n in longer}
+    seen["another"] = plain(layer(_leaves(others, gradients)))
     whole = leaves[residual] + output if residual else output
     if gradients and whole.requires_grad:
         with record_function(BACKWARD):
@@ -86,18 +89,19 @@ def layer_pass(
     return seen
 
 
-def _leaves(tensors: Mapping[str, torch.Tensor], factor: float, gradients: bool) -> Tensors:
+def _leaves(tensors: Mapping[str, torch.Tensor], gradients: bool) -> Tensors:
     return {
-        name: (t * factor).requires_grad_(gradients) if t.is_floating_point() else t.clone()
+        name: t.clone().requires_grad_(gradients and t.is_floating_point())
         for name, t in tensors.items()
     }
 
 
 class _Work(TorchDispatchMode):
-    """Counts multiplications and additions: of products, element by element, and of sums.
+    """Counts the multiplications and additions of matrix products, however they are written.
 
-    As torch's FlopCounterMode does, which knows the large products only, and loads torch's compiler
-    at its first operator, which takes seconds.
+    Matrix times matrix, matrix times vector, and a product that broadcasts both of its factors. As
+    torch's FlopCounterMode does; that one loads torch's compiler at its first operator, which takes
+    seconds.
     """
 
     def __init__(self) -> None:
@@ -119,16 +123,13 @@ class _Work(TorchDispatchMode):
             self.operations += 2 * left.numel() * right.shape[-1]
         elif name in _VECTOR_PRODUCTS:
             self.operations += 2 * given[-2].numel()
-        elif torch.Tag.reduction in func.tags:
-            self.operations += given[0].numel()
-        elif torch.Tag.pointwise in func.tags and name not in _MOVES:
-            self.operations += result.numel() if isinstance(result, torch.Tensor) else 0
+        elif name == "mul" and all(result.numel() > factor.numel() for factor in given[-2:]):
+            self.operations += 2 * result.numel()  # and the sum behind it
         return result
 
 
 _MATRIX_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
 _VECTOR_PRODUCTS = frozenset({"mv", "addmv", "dot", "vdot"})
-_MOVES = frozenset({"clone", "copy_", "fill_", "zero_", "detach", "alias"})
 
 
 # ---------------------------------------------------------------------------------------------
@@ -227,15 +228,14 @@ def _told(messages: Sequence[tuple[str, int]]) -> str:
     return ", ".join(f"{op} of {nbytes} bytes" for op, nbytes in messages) or "no communication"
 
 
-def work(observation: Observation, products: int, elements: int, rule: str) -> Finding | None:
-    """What every rank computed forward: `products`, and a little for each of `elements`."""
-    most = products + _LITTLE * elements
+def work(observation: Observation, most: int, rule: str) -> Finding | None:
+    """Multiplications and additions of matrix products forward, on every rank: at most `most`."""
     for rank, seen in enumerate(observation.values):
         if seen["work"] > most:
             return Finding(
                 f"the numbers are right, but this rank computed too much: {rule}",
                 rank,
-                expected=f"about {products} multiplications and additions",
+                expected=f"{most} multiplications and additions at most in matrix products",
                 got=f"{seen['work']}",
             )
     return None

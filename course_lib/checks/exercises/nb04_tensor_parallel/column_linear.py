@@ -62,7 +62,6 @@ def _judge_column(case: Case, observation: Observation) -> Finding | None:
     return wrong_values(case, observation, Exact(outputs, [{}] * t, looks)) or work(
         observation,
         2 * batch * inputs * len(data["weight"]) // t,
-        y.numel(),
         "cut the weight before the product, not the output after it",
     )
 

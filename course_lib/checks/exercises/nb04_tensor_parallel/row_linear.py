@@ -36,6 +36,7 @@ def _row_on_rank(answer: Callable, case: Case) -> dict[str, Any]:
             "bias": data["bias"],
         },
         data["weights"],
+        longer=("x_part",),
         gradients=False,
     )
 
@@ -73,7 +74,6 @@ def _judge_row(case: Case, observation: Observation) -> Finding | None:
         or work(
             observation,
             2 * batch * inputs * len(data["weight"]) // t,
-            y.numel(),
             "each rank multiplies its own rows only",
         )
     )

@@ -63,6 +63,7 @@ def _loss_on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         lambda leaf: answer(leaf["logits"], leaf["targets"]),
         {"logits": logits, "targets": data["targets"]},
         torch.tensor(data["factor"], dtype=torch.float64),
+        longer=("logits", "targets"),
     )
 
 

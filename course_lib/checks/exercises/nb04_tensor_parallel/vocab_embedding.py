@@ -53,6 +53,7 @@ def _embedding_on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         lambda leaf: answer(leaf["tokens"], leaf["rows"]),
         {"tokens": data["tokens"], "rows": rows},
         data["weights"],
+        longer=("tokens",),
     )
 
 
