@@ -16,6 +16,11 @@ from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 
 from course_lib.classroom.release import untouched
+from course_lib.simulate import simulate
+from course_lib.techniques.schedules import gpipe, one_f_one_b
+from course_lib.views.mesh_links import chosen_mesh
+from course_lib.views.ring_steps import ring_steps
+from course_lib.views.schedule_gantt import schedule_gantt
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("exercises", "glossary", "torch_calls")  # of docs/, beside the lessons
@@ -32,7 +37,7 @@ _INDEX = """\
 <meta name="color-scheme" content="light dark">
 <title>Training across devices</title>
 <style>
-body {{ font: 17px/1.6 system-ui, sans-serif; max-width: 44rem; margin: auto; padding: 2rem 1rem }}
+body {{ font: 17px/1.6 system-ui, sans-serif; max-width: 54rem; margin: auto; padding: 2rem 1rem }}
 </style>
 </head>
 <body>
@@ -42,6 +47,7 @@ checked on real processes, and a deadlock ends in seconds with an explanation.</
 <ul>
 {items}
 </ul>
+{pictures}
 </body>
 </html>
 """
@@ -68,8 +74,21 @@ def build(root: Path, out: Path, lessons: Collection[str] = ()) -> list[Path]:
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
         (out / f"{name}.html").write_text(as_page(notebook, name), encoding="utf-8")
         items.append(f'<li><a href="{name}.html">{html.escape(title(notebook))}</a></li>')
-    (out / "index.html").write_text(_INDEX.format(items="\n".join(items)), encoding="utf-8")
+    index = _INDEX.format(items="\n".join(items), pictures="\n".join(living_pictures()))
+    (out / "index.html").write_text(index, encoding="utf-8")
     return pages
+
+
+def living_pictures() -> list[str]:
+    """Three pictures that play in the page, before anything is installed."""
+    views = {
+        "Six steps of a ring": ring_steps(4),
+        "A pipeline: play it, and rest on a box": schedule_gantt(
+            {"GPipe": simulate(gpipe(4, 8)), "1F1B": simulate(one_f_one_b(4, 8))}
+        ),
+        "Whom a rank talks to in a mesh": chosen_mesh(),
+    }
+    return [f"<h2>{html.escape(said)}</h2>\n{view.html()}" for said, view in views.items()]
 
 
 def with_pictures(notebook: NotebookNode, solution: NotebookNode) -> NotebookNode:

@@ -1,5 +1,6 @@
 """The web pages of the lessons: readable, with pictures, and without a line of any answer."""
 
+import re
 from html.parser import HTMLParser
 
 import nbformat
@@ -58,6 +59,11 @@ def test_a_page_has_the_lesson_and_its_pictures_and_no_answer(root, tmp_path, te
     assert all(i["alt"] for i in pictures)
     index = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert f'<a href="{page.name}">02 · Ring all-reduce</a>' in index
+    living = Text(index).images
+    assert len(living) == 3
+    assert all(i["alt"] and i["src"].startswith("data:image/svg+xml") for i in living)
+    assert not [link for link in re.findall(r'(?:src|href)="(\w+:[^"]*)"', index)
+                if not link.startswith("data:")]  # fmt: skip
 
 
 def test_an_answer_on_a_page_would_be_found(root, telling):
