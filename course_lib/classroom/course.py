@@ -16,8 +16,16 @@ from .leaks import answer_pieces, leaks
 from .lesson import Lesson, LessonError, read_lesson
 from .notebooks import solution_notebook, student_notebook
 from .outputs import complaints, normalise
+from .statements import with_contracts
 
 CELL_TIMEOUT = 300  # seconds
+
+
+class Worded(Protocol):
+    """What is promised, in words."""
+
+    @property
+    def text(self) -> str: ...
 
 
 class Graded(Protocol):
@@ -28,6 +36,9 @@ class Graded(Protocol):
 
     @property
     def points(self) -> int: ...
+
+    @property
+    def contract(self) -> Worded: ...
 
 
 class Problem(NamedTuple):
@@ -53,8 +64,9 @@ class Course:
     @cached_property
     def lessons(self) -> dict[str, Lesson]:
         """Name -> lesson, in order. Raises `LessonError` where a source is not as it must be."""
+        contracts = {name: exercise.contract.text for name, exercise in self.exercises.items()}
         lessons = map(read_lesson, sorted((self.root / "solutions").glob("*.py")))
-        return {lesson.name: lesson for lesson in lessons}
+        return {lesson.name: with_contracts(lesson, contracts) for lesson in lessons}
 
     @cached_property
     def answer_pieces(self) -> dict[str, set[str]]:

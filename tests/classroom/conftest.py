@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from course_lib.checks.contract import Contract
 from course_lib.checks.sandbox.grading import Grader
 from course_lib.classroom import Course
 from course_lib.classroom.grading import batch
@@ -66,7 +67,7 @@ def write(tmp_path):
         source = Path(tmp_path, "solutions", "01_double.py")
         source.parent.mkdir(exist_ok=True)
         source.write_text(LESSON.replace(old, new) if old else LESSON)
-        double = SimpleNamespace(notebook="01_double", points=3)
+        double = SimpleNamespace(notebook="01_double", points=3, contract=Contract())
         return Course(tmp_path, {"double": double} if exercises is None else exercises)
 
     return write

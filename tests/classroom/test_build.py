@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
+from course_lib.checks.contract import Contract
 from course_lib.classroom import Course, outputs
 from course_lib.classroom.notebooks import solution_notebook, student_notebook
 from tests.classroom.conftest import LESSON
@@ -17,7 +18,9 @@ def built(tmp_path_factory):
     root = tmp_path_factory.mktemp("course")
     (root / "solutions").mkdir()
     (root / "solutions/01_double.py").write_text(LESSON)
-    course = Course(root, {"double": SimpleNamespace(notebook="01_double", points=3)})
+    course = Course(
+        root, {"double": SimpleNamespace(notebook="01_double", points=3, contract=Contract())}
+    )
     assert list(course.build(execute=True)) == []
     return {p.relative_to(root).as_posix(): p.read_text() for p in root.rglob("*.ipynb")}
 
@@ -179,7 +182,7 @@ def test_a_missing_and_a_stray_notebook_are_noticed(course):
     assert stray == "notebooks/Untitled.ipynb: has no source in solutions/"
 
 
-EXERCISE = SimpleNamespace(notebook="01_double", points=1)
+EXERCISE = SimpleNamespace(notebook="01_double", points=1, contract=Contract())
 
 
 @pytest.mark.parametrize(
@@ -187,12 +190,15 @@ EXERCISE = SimpleNamespace(notebook="01_double", points=1)
     [
         ({}, "the checks know no exercise double"),
         (
-            {"double": SimpleNamespace(notebook="02_other", points=1)},
+            {"double": SimpleNamespace(notebook="02_other", points=1, contract=Contract())},
             "double belongs to 02_other, as the checks know it",
         ),
         ({"double": EXERCISE, "triple": EXERCISE}, "lacks the cells of triple"),
         (
-            {"double": EXERCISE, "far": SimpleNamespace(notebook="09_far", points=1)},
+            {
+                "double": EXERCISE,
+                "far": SimpleNamespace(notebook="09_far", points=1, contract=Contract()),
+            },
             "is missing, home of far",
         ),
     ],
