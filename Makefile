@@ -3,7 +3,7 @@
 # Works with the make of macOS (3.81) and needs only Python 3.11 or newer, make and git.
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test bench notebooks pictures site zoo lint format clean
+.PHONY: help lab test faults bench notebooks pictures site zoo lint format clean
 .DELETE_ON_ERROR:
 
 # The first Python on the PATH that torch is built for. Another one: make lab PYTHON=/path/to/python
@@ -34,6 +34,9 @@ lab: .venv/ready-lab ## install, check the machine, open JupyterLab at the start
 
 test: .venv/ready-dev lint ## install, then check everything: lint, tests, all solutions under nbval
 	@$(RUN) -m pytest --numprocesses 2 --dist loadscope --nbval
+
+faults: .venv/ready-dev ## let ranks fail at every call of every technique, some minutes
+	@FAULTS=1 $(RUN) -m pytest --numprocesses 2 tests/faults
 
 bench: .venv-bench/ready ## measure against PyTorch and others, about 8 minutes: ONLY=ring, or PUBLISH=1 (13)
 	@$(BENCH) -m tests.bench $(foreach row,$(ONLY),--only $(row)) $(if $(PUBLISH),--publish)
