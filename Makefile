@@ -3,7 +3,7 @@
 # Works with the make of macOS (3.81) and needs only Python 3.11 or newer, make and git.
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test faults bench notebooks pictures site zoo lint format clean
+.PHONY: help lab test faults bench notebooks pictures site zoo mutants lint format clean
 .DELETE_ON_ERROR:
 
 # The first Python on the PATH that torch is built for. Another one: make lab PYTHON=/path/to/python
