@@ -48,3 +48,45 @@ def columns_gathered(x, weight, bias):
 @wrong(says="your function returned nothing")
 def columns_not_returned(x, weight, bias):
     F.linear(x, mine(weight), mine(bias))
+
+
+@right
+def by_a_module(x, weight, bias):
+    sizes = weight.shape[1], len(mine(weight))
+    layer = torch.nn.utils.skip_init(torch.nn.Linear, *sizes, dtype=x.dtype)
+    with torch.no_grad():
+        layer.weight.copy_(mine(weight))
+        layer.bias.copy_(mine(bias))
+    return layer(x)
+
+
+@right
+def by_broadcasting_the_own_rows(x, weight, bias):
+    return (x.unsqueeze(1) * mine(weight)).sum(-1) + mine(bias)
+
+
+@right
+def by_numpy(x, weight, bias):
+    n = len(weight) // dist.get_world_size()
+    own = slice(dist.get_rank() * n, (dist.get_rank() + 1) * n)
+    return torch.from_numpy(x.numpy() @ weight.numpy()[own].T + bias.numpy()[own])
+
+
+@right
+def vector_by_vector(x, weight, bias):
+    return torch.stack([torch.addmv(mine(bias), mine(weight), row) for row in x])
+
+
+@wrong(says="cut the weight before the product")
+def cut_after_a_broadcast_product(x, weight, bias):
+    return mine((x[:, None, :] * weight).sum(-1) + bias, 1)
+
+
+@wrong(says="cut the weight before the product")
+def cut_after_products_with_vectors(x, weight, bias):
+    return mine(torch.stack([weight @ row + bias for row in x]), 1)
+
+
+@wrong(says="the dtype is wrong: give back the dtype that came in")
+def in_single_precision(x, weight, bias):
+    return F.linear(x.float(), mine(weight).float(), mine(bias).float())

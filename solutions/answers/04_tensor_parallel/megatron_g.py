@@ -65,3 +65,67 @@ def g_in_place(x):
 @wrong(says="calls course_lib.techniques")
 def g_of_the_course(x):
     return ReduceFromTensorParallel.apply(x, TensorAxis.of(None))
+
+
+@right
+def g_by_a_difference(x):
+    total = summed(x)
+    return total + (x - x.detach())
+
+
+@right
+def g_in_the_new_style(x):
+    class Reduce(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            total = torch.empty_like(x).copy_(x)
+            dist.all_reduce(total)
+            return total
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient.clone()
+
+    return Reduce.apply(x)
+
+
+@right
+def g_that_waits(x):
+    class Reduce(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            total = x.detach().clone()
+            work = dist.all_reduce(total, async_op=True)
+            work.wait()
+            return total
+
+        @staticmethod
+        def backward(ctx, *gradients):
+            return gradients[0]
+
+    return Reduce.apply(x)
+
+
+@wrong(says="its backward hands on the gradient as it came")
+def g_whose_backward_returns_nothing(x):
+    class Reduce(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return summed(x)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            pass
+
+    return Reduce.apply(x)
+
+
+@wrong(says="the average over the ranks: the gradient passes as it is")
+def g_that_divides_backward(x):
+    y = g(x)
+    y.register_hook(lambda gradient: gradient / dist.get_world_size())
+    return y

@@ -81,3 +81,78 @@ def a_silent_value_error(x, query, key, value, out, heads):
     if heads % dist.get_world_size():
         raise ValueError("impossible")
     return g(attend(f(x), query, key, value, own_heads(heads)) @ out.T)
+
+
+@right
+def attention_of_one_product(x, query, key, value, out, heads):
+    t = dist.get_world_size()
+    if heads // t * t != heads:
+        raise ValueError(f"{heads} heads do not go into {t} ranks")
+    batch, tokens, _ = x.shape
+    parts = (f(x) @ torch.cat([query, key, value]).T).chunk(3, -1)
+    q, k, v = (p.reshape(batch, tokens, heads // t, -1).permute(0, 2, 1, 3) for p in parts)
+    scores = torch.einsum("bhid,bhjd->bhij", q, k) / q.shape[-1] ** 0.5
+    later = torch.triu(torch.ones(tokens, tokens), 1).bool()
+    weights = F.softmax(scores.masked_fill(later, float("-inf")), -1)
+    mixed = torch.einsum("bhij,bhjd->bihd", weights, v).reshape(batch, tokens, -1)
+    return g(F.linear(mixed, out))
+
+
+@right
+def attention_head_by_head(x, query, key, value, out, heads):
+    n = own_heads(heads)
+    x, size, total = f(x), len(query) // n, 0
+    places = torch.arange(x.shape[1])
+    for h in range(n):
+        own = slice(h * size, (h + 1) * size)
+        scores = (x @ query[own].T) @ (x @ key[own].T).mT * size**-0.5
+        scores = torch.where(places[:, None] >= places, scores, scores.new_tensor(float("-inf")))
+        total = total + scores.softmax(-1) @ (x @ value[own].T) @ out[:, own].T
+    return g(total)
+
+
+@right
+def attention_with_a_mask(x, query, key, value, out, heads):
+    n, x = own_heads(heads), f(x)
+    q, k, v = ((x @ w.T).unflatten(-1, (n, -1)).transpose(1, 2) for w in (query, key, value))
+    mask = x.new_full((x.shape[1],) * 2, float("-inf")).triu(1)
+    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    return g(mixed.transpose(1, 2).flatten(-2) @ out.T)
+
+
+@wrong(says="must match the size of tensor b (4)")
+def a_mask_of_four(x, query, key, value, out, heads):
+    n, x = own_heads(heads), f(x)
+    q, k, v = ((x @ w.T).unflatten(-1, (n, -1)).transpose(1, 2) for w in (query, key, value))
+    mask = torch.ones(4, 4, dtype=torch.bool).tril()[: x.shape[1], : x.shape[1]]
+    mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    return g(mixed.transpose(1, 2).flatten(-2) @ out.T)
+
+
+@wrong(says="the heads are not transposed back")
+def heads_not_put_back(x, query, key, value, out, heads):
+    n, x = own_heads(heads), f(x)
+    q, k, v = ((x @ w.T).unflatten(-1, (n, -1)).transpose(1, 2) for w in (query, key, value))
+    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return g(mixed.reshape(*x.shape[:2], -1) @ out.T)
+
+
+@wrong(says="attention between heads")
+def heads_not_put_forward(x, query, key, value, out, heads):
+    n, x = own_heads(heads), f(x)
+    q, k, v = ((x @ w.T).unflatten(-1, (n, -1)) for w in (query, key, value))
+    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return g(mixed.flatten(-2) @ out.T)
+
+
+@wrong(says="without the division of the scores")
+def scores_not_scaled(x, query, key, value, out, heads):
+    n, x = own_heads(heads), f(x)
+    q, k, v = ((x @ w.T).unflatten(-1, (n, -1)).transpose(1, 2) for w in (query, key, value))
+    mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0)
+    return g(mixed.transpose(1, 2).flatten(-2) @ out.T)
+
+
+@wrong(says="what f and g give in each other's places")
+def attention_with_f_for_g(x, query, key, value, out, heads):
+    return f(attend(g(x), query, key, value, own_heads(heads)) @ out.T)

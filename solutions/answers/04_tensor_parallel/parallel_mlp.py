@@ -1,11 +1,12 @@
 """Known answers to parallel_mlp."""
 
+import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
 from course_lib.checks.known_answers import right, wrong
 
-from ._common import Sum, f, g
+from ._common import Sum, f, g, mine, summed
 from .megatron_f import f_by_a_hook, megatron_f
 from .megatron_g import g_without_a_class, megatron_g
 
@@ -64,3 +65,72 @@ def mlp_that_gathers_between(x, up, up_bias, down, down_bias):
     size, rank, t = len(up), dist.get_rank(), dist.get_world_size()
     whole = g(F.pad(hidden, (rank * size, (t - 1 - rank) * size)))
     return g(whole[..., rank * size : (rank + 1) * size] @ down.T) + down_bias
+
+
+@right
+def mlp_by_einsum(x, up, up_bias, down, down_bias):
+    hidden = torch.nn.GELU()(torch.einsum("btc,hc->bth", f(x), up) + up_bias)
+    return torch.add(g(torch.einsum("bth,ch->btc", hidden, down)), down_bias)
+
+
+@right
+def mlp_of_flat_tokens(x, up, up_bias, down, down_bias):
+    hidden = torch.addmm(up_bias, f(x).reshape(-1, x.shape[-1]), up.t())
+    return (g(torch.mm(F.gelu(hidden), down.t())) + down_bias).view(x.shape)
+
+
+class WholeMLP(torch.autograd.Function):
+    """f, both layers and g in one operator."""
+
+    @staticmethod
+    def forward(ctx, x, up, up_bias, down):
+        ctx.save_for_backward(x, up, up_bias, down)
+        return summed(F.gelu(F.linear(x, up, up_bias)) @ down.T)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        leaves = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
+        x, up, up_bias, down = leaves
+        with torch.enable_grad():
+            y = F.gelu(F.linear(x, up, up_bias)) @ down.T
+        first, *others = torch.autograd.grad(y, leaves, gradient)
+        return summed(first), *others
+
+
+@right
+def mlp_in_one_operator(x, up, up_bias, down, down_bias):
+    return WholeMLP.apply(x, up, up_bias, down) + down_bias
+
+
+@wrong(says="the weights are cut again")
+def mlp_cut_twice(x, up, up_bias, down, down_bias):
+    hidden = F.gelu(F.linear(f(x), mine(up), mine(up_bias)))
+    return g(hidden @ mine(down, 1).T) + down_bias
+
+
+@wrong(says="what f and g give in each other's places")
+def mlp_with_f_for_g(x, up, up_bias, down, down_bias):
+    return f(F.gelu(F.linear(g(x), up, up_bias)) @ down.T) + down_bias
+
+
+@wrong(says="the GeLU's approximation by tanh")
+def mlp_by_tanh(x, up, up_bias, down, down_bias):
+    hidden = F.gelu(F.linear(f(x), up, up_bias), approximate="tanh")
+    return g(hidden @ down.T) + down_bias
+
+
+@wrong(says="the residual sum is the caller's")
+def mlp_with_its_residual(x, up, up_bias, down, down_bias):
+    return x + g(F.gelu(F.linear(f(x), up, up_bias)) @ down.T) + down_bias
+
+
+@wrong(says="was a part of it added on every rank before g")
+def mlp_with_a_part_of_the_bias(x, up, up_bias, down, down_bias):
+    hidden = F.gelu(F.linear(f(x), up, up_bias))
+    return g(F.linear(hidden, down, down_bias / dist.get_world_size()))
+
+
+@wrong(says="add it everywhere, after g")
+def mlp_with_the_bias_on_rank_0(x, up, up_bias, down, down_bias):
+    hidden = F.gelu(F.linear(f(x), up, up_bias))
+    return g(F.linear(hidden, down, down_bias if dist.get_rank() == 0 else None))

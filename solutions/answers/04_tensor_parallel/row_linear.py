@@ -57,3 +57,46 @@ def with_zeros_around_it(x_part, weight, bias):
     t, rank, size = dist.get_world_size(), dist.get_rank(), x_part.shape[-1]
     whole = F.pad(x_part, (rank * size, (t - 1 - rank) * size))
     return summed(whole @ weight.T) + bias
+
+
+@right
+def in_place_as_it_comes(x_part, weight, bias):
+    y = x_part @ weight.chunk(dist.get_world_size(), dim=1)[dist.get_rank()].T
+    dist.all_reduce(y)
+    return y + bias
+
+
+@right
+def a_part_of_the_bias_on_each_rank(x_part, weight, bias):
+    return summed(F.linear(x_part, mine(weight, 1), bias / dist.get_world_size()))
+
+
+@right
+def waited_for(x_part, weight, bias):
+    y = torch.einsum("bk,nk->bn", x_part, mine(weight, 1))
+    work = dist.all_reduce(y, async_op=True)
+    work.wait()
+    return y.add_(bias)
+
+
+@right
+def by_outer_products(x_part, weight, bias):
+    own = mine(weight, 1)
+    y = sum(torch.outer(x_part[:, k], own[:, k]) for k in range(x_part.shape[1]))
+    dist.all_reduce(y, op=dist.ReduceOp.SUM)
+    return torch.add(y, bias)
+
+
+@wrong(says="each rank multiplies its own rows only")
+def zeros_vector_by_vector(x_part, weight, bias):
+    rank, size = dist.get_rank(), x_part.shape[1]
+    whole = x_part.new_zeros(len(x_part), weight.shape[1])
+    whole[:, rank * size : (rank + 1) * size] = x_part
+    return summed(torch.stack([weight @ row for row in whole])) + bias
+
+
+@wrong(says="your function returned nothing")
+def nothing_returned(x_part, weight, bias):
+    y = x_part @ mine(weight, 1).T
+    dist.all_reduce(y)
+    y += bias

@@ -104,7 +104,7 @@ class Cut(torch.autograd.Function):
         return gathered(gradient)
 
 
-@wrong(says="the gradient of")
+@wrong(says="what this rank's columns alone have to say")
 def own_part_of_the_gradient(x, gain, up, down):
     """Backward of the gather takes the own tokens, as if all ranks did the same with them."""
     hidden = F.gelu(GatherAndForget.apply(normed(x, f(gain))) @ up.T)
@@ -126,3 +126,54 @@ def only_rank_0_gathers(x, gain, up, down):
     if dist.get_rank() == 0:
         return x + F.gelu(Tokens.apply(normed(x, gain), True) @ up.T) @ down.T
     return x
+
+
+@right
+def by_functional_collectives(x, gain, up, down):
+    import torch.distributed._functional_collectives as functional
+
+    whole = functional.all_gather_tensor_autograd(normed(x, f(gain)), 0, dist.group.WORLD)
+    y = F.gelu(whole @ up.T) @ down.T
+    return x + functional.reduce_scatter_tensor_autograd(y, "sum", 0, dist.group.WORLD)
+
+
+@right
+def by_modules(x, gain, up, down):
+    own = F.layer_norm(x, (x.shape[1],), weight=f(gain), bias=None, eps=1e-5)
+    hidden = torch.nn.GELU()(torch.mm(_Gather.apply(own), up.t()))
+    return torch.add(Tokens.apply(torch.mm(hidden, down.t()), False), x)
+
+
+@right
+def norm_by_hand(x, gain, up, down):
+    centred = x - x.mean(-1, keepdim=True)
+    own = centred * (centred.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * f(gain)
+    return _Scatter.apply(F.linear(F.gelu(F.linear(Tokens.apply(own, True), up)), down)) + x
+
+
+@wrong(says="more hooks than before the call")
+def a_hook_on_the_gain(x, gain, up, down):
+    gain.register_hook(summed)
+    return x + Tokens.apply(F.gelu(Tokens.apply(normed(x, gain), True) @ up.T) @ down.T, False)
+
+
+@wrong(says="more hooks than before the call")
+def a_hook_behind_the_gains_gradient(x, gain, up, down):
+    gain.register_post_accumulate_grad_hook(lambda gain: dist.all_reduce(gain.grad))
+    return x + Tokens.apply(F.gelu(Tokens.apply(normed(x, gain), True) @ up.T) @ down.T, False)
+
+
+@wrong(says="without the residual sum: x + ... is asked")
+def residual_forgotten(x, gain, up, down):
+    return Tokens.apply(F.gelu(Tokens.apply(normed(x, f(gain)), True) @ up.T) @ down.T, False)
+
+
+@wrong(says="what comes without the gain")
+def gain_forgotten(x, gain, up, down):
+    return x + Tokens.apply(F.gelu(Tokens.apply(normed(x, None), True) @ up.T) @ down.T, False)
+
+
+@wrong(says="so x takes no f")
+def f_as_well(x, gain, up, down):
+    whole = f(Tokens.apply(normed(x, f(gain)), True))
+    return x + Tokens.apply(F.gelu(whole @ up.T) @ down.T, False)

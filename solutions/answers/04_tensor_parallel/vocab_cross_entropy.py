@@ -99,3 +99,74 @@ def sums_both_ways(logits, targets):
 def gradient_of_one_term(logits, targets):
     total, own = loss_parts(logits, targets, largest_of_all(logits))
     return (summed(total).log() - g(own)).mean()
+
+
+@right
+def by_logsumexp(logits, targets):
+    own = logits.logsumexp(-1)
+    largest = own.detach().clone()
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    local, other = local_rows(targets, logits.shape[-1])
+    found = logits.gather(-1, local[..., None]).squeeze(-1)
+    total = g((own - largest).exp()).log() + largest
+    return (total - g(torch.where(other, 0.0, found))).mean()
+
+
+@right
+def flat_tokens(logits, targets):
+    rows, columns = logits.flatten(0, 1), targets.flatten()
+    largest = largest_of_all(rows)
+    total, own = loss_parts(rows, columns, largest)
+    both = g(torch.stack([total, own], -1))
+    return (both[:, 0].log() - both[:, 1]).sum() / columns.numel()
+
+
+@right
+def put_in_by_index(logits, targets):
+    rows, columns = logits.flatten(0, 1), targets.flatten()
+    z = rows - largest_of_all(rows)[:, None]
+    ours = (columns // rows.shape[1] == dist.get_rank()).nonzero().flatten()
+    own = z.new_zeros(len(z)).index_put((ours,), z[ours, columns[ours] % rows.shape[1]])
+    return torch.mean(torch.log(g(z.exp().sum(1))) - g(own))
+
+
+@wrong(says="if each rank subtracts the largest of its own logits")
+def the_largest_of_this_rank(logits, targets):
+    total, own = loss_parts(logits, targets, logits.detach().amax(-1))
+    return (g(total).log() - g(own)).mean()
+
+
+@wrong(says="a sum of logarithms")
+def log_before_the_sum(logits, targets):
+    total, own = loss_parts(logits, targets, largest_of_all(logits))
+    return (g(total.log()) - g(own)).mean()
+
+
+@wrong(says="subtract it from the target's logit as well")
+def target_not_shifted(logits, targets):
+    largest = largest_of_all(logits)
+    total, _ = loss_parts(logits, targets, largest)
+    _, own = loss_parts(logits, targets, torch.zeros_like(largest))
+    return (g(total).log() - g(own)).mean()
+
+
+@wrong(says="add some other logit: they add zero")
+def some_logit_of_every_rank(logits, targets):
+    largest = largest_of_all(logits)
+    total, _ = loss_parts(logits, targets, largest)
+    local, _ = local_rows(targets, logits.shape[-1])
+    own = (logits - largest[..., None]).gather(-1, local[..., None]).squeeze(-1)
+    return (g(total).log() - g(own)).mean()
+
+
+@wrong(says="Subtract the largest logit of each token by itself, whatever its sign")
+def never_below_zero(logits, targets):
+    total, own = loss_parts(logits, targets, largest_of_all(logits).clamp(min=0))
+    return (g(total).log() - g(own)).mean()
+
+
+@wrong(says="Subtract the largest logit of each token by itself, whatever its sign")
+def the_largest_of_all_tokens(logits, targets):
+    largest = largest_of_all(logits)
+    total, own = loss_parts(logits, targets, largest.max().expand_as(largest))
+    return (g(total).log() - g(own)).mean()

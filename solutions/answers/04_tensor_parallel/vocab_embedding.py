@@ -51,3 +51,43 @@ def whole_table_gathered(tokens, rows):
 def whole_table_added_up(tokens, rows):
     rank, t, size = dist.get_rank(), dist.get_world_size(), len(rows)
     return F.embedding(tokens, g(F.pad(rows, (0, 0, rank * size, (t - 1 - rank) * size))))
+
+
+@right
+def by_one_hot_rows(tokens, rows):
+    own = torch.arange(len(rows)) + dist.get_rank() * len(rows)
+    return g((tokens[..., None] == own).to(rows.dtype) @ rows)
+
+
+@right
+def filled_in_where_it_is_ours(tokens, rows):
+    local, other = local_rows(tokens, len(rows))
+    found = rows.new_zeros(*tokens.shape, rows.shape[1])
+    found[~other] = rows[local[~other]]
+    return g(found)
+
+
+@right
+def times_a_mask(tokens, rows):
+    local, other = local_rows(tokens, len(rows))
+    return g(rows[local] * other.logical_not().unsqueeze(-1))
+
+
+@wrong(says="not its first row")
+def row_0_for_all_others(tokens, rows):
+    local, other = local_rows(tokens, len(rows))
+    return g(F.embedding(local.masked_fill(other, 0), rows))
+
+
+@wrong(says="the gradient of rows is not")
+def row_0_as_padding(tokens, rows):
+    local, other = local_rows(tokens, len(rows))
+    return g(F.embedding(local, rows, padding_idx=0).masked_fill(other.unsqueeze(-1), 0))
+
+
+@wrong(says="tokens was written to: others may still need it")
+def tokens_shifted_in_place(tokens, rows):
+    tokens -= dist.get_rank() * len(rows)
+    other = (tokens < 0) | (tokens >= len(rows))
+    tokens[other] = 0
+    return g(F.embedding(tokens, rows).masked_fill(other.unsqueeze(-1), 0))
