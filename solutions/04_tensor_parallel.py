@@ -106,7 +106,7 @@ print("your guess:", guessed(guess_shape))
 # ### Exercise 1: `column_linear` (● 5 minutes)
 #
 # Every rank gets the whole `x`, `weight` and `bias`. Return this rank's columns of the output,
-# without computing the others, and without sending anything.
+# without computing the others, and without sending anything. ($t$ divides $N$.)
 
 
 # %% exercise="column_linear"
@@ -504,7 +504,8 @@ print("your guess:", guessed(guess_logits_mb))
 # `dist.all_reduce(largest, dist.ReduceOp.MAX)` finds the largest. The loss does not depend on it,
 # so it needs no gradient. For the two sums use `megatron_g`: then autograd does the rest. Rank $r$
 # has the logits of symbols $rV/t$ to $(r+1)V/t - 1$; a target is on one rank only, and the others
-# add zero.
+# add zero. Logits may be of any size, also far below zero. All-reduce at most four numbers per
+# token.
 
 
 # %% exercise="vocab_cross_entropy"

@@ -113,7 +113,9 @@ print("the same gradient as in one piece:", torch.equal(first.weight.grad, expec
 #
 # Now on two ranks. Rank 0 has the first half of the layers as `module` and reads `inputs`. Rank 1
 # has the second half and reads `targets`. (Both get both; the other one is filled with nan.) What
-# crosses has the shape of `inputs`.
+# crosses has the shape and dtype of `inputs`. `loss(output, targets)` is some mean over samples;
+# call the one that is passed in. Run the module once. Gradients go to `.grad`; the parameters stay,
+# since the step is the optimizer's.
 
 
 # %% exercise="two_stage_step"
@@ -382,8 +384,9 @@ schedule_gantt({"GPipe": gpipe, "1F1B": one_f_one_b})
 #   row.
 # - Start sends with `dist.isend`. Keep the handle *and the tensor* until the end, then wait for
 #   all. (Why not `dist.send`? Section 7.)
-# - The loss is a mean over samples. The mean over the whole batch is the mean of the $m$ means, so
-#   each microbatch's loss is divided by $m$ before its backward.
+# - `loss(output, targets)` is a mean over samples. The mean over the whole batch is the mean of the
+#   $m$ means, so each microbatch's loss is divided by $m$ before its backward. Then let go of its
+#   activations.
 
 
 # %% exercise="run_schedule"
@@ -621,7 +624,7 @@ simulate_blocking(my_1f1b(3, 4))
 #
 # Write the heart of it. `programs[r]` lists what rank $r$ does: `("send", peer)`, `("recv", peer)`
 # or `("run", name)`. A send and a recv are over when both ranks have come to them, each naming the
-# other. Return the ranks that never get to their end.
+# other. Return the ranks that never get to their end, each once.
 
 
 # %% exercise="stuck_ranks"
