@@ -120,7 +120,7 @@ print("your guess:", guessed(guess_sum))
 # `nn.Parameter`s. Return a function `step`, to be called after each backward. It takes the
 # gradients over as fp32, steps, and rounds the result into the model's parameters, which stay the
 # same tensors (`p.copy_(...)` converts). Frozen parameters need no copy. After the step the fp32
-# gradients are waste: drop them.
+# gradients are waste: drop them, and keep nothing else of that size.
 
 
 # %% exercise="master_weights"
@@ -343,7 +343,8 @@ guess_bus = 4
 # tensor over it, in the dtype that it has. (On a GPU they would be `t.to("cpu")` and
 # `t.to("cuda")`; here both ends are your laptop, and the check counts the bytes.) Gradients go
 # down, parameters come up, each as short as possible. A gradient that has left the device is freed
-# there.
+# there. On the host use only what `to_host` returned, from the first copy of the parameters on, and
+# on the device only what `to_device` returned.
 
 
 # %% exercise="offload"
@@ -410,7 +411,9 @@ print(f"only the layers' inputs:      {2 * 48 * layer_input / 1e9:3.0f} GB")
 #
 # Run the layers in segments of k; the last one may be shorter. (Take care with functions made in a
 # loop: they look names up when they run, and here they run again in backward.
-# `nn.Sequential(*some_layers)` is bound to its layers.)
+# `nn.Sequential(*some_layers)` is bound to its layers.) `x` may be a batch that needs no gradient,
+# and the layers may have dropout, which has to draw the same again: `checkpoint` as called above
+# knows both.
 
 
 # %% exercise="checkpointed"

@@ -132,3 +132,48 @@ def only_the_shard(layer):
 def a_plain_tensor(layer):
     shard, gather, release = one_layer(layer)
     return shard.detach(), gather, release
+
+
+@wrong(says="has lost its numbers with it: clone it")
+def a_shard_without_a_clone(layer):
+    return one_layer(layer, cut=lambda full, n, rank: full.chunk(n)[rank])
+
+
+@wrong(says="gather() returned nothing")
+def a_gather_without_a_return(layer):
+    shard, gather, release = one_layer(layer)
+
+    def start():
+        gather()
+
+    return shard, start, release
+
+
+@wrong(says="point_into(full, parameters) puts them there")
+def parameters_left_where_they_are(layer):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    full = flatten(list(layer.parameters()), n)
+    size = full.untyped_storage().nbytes()
+    shard = nn.Parameter(full.chunk(n)[rank].clone())
+
+    def gather():
+        full.untyped_storage().resize_(size)
+        return dist.all_gather(list(full.chunk(n)), shard.detach(), async_op=True)
+
+    def release():
+        full.untyped_storage().resize_(0)
+
+    release()
+    return shard, gather, release
+
+
+@wrong(says="gather waits for its own all-gather")
+def a_finished_handle(layer):
+    shard, gather, release = one_layer(layer)
+
+    def waited():
+        work = gather()
+        work.wait()
+        return work
+
+    return shard, waited, release

@@ -167,3 +167,66 @@ def first_layer_stays(units, x, y, loss):
 @wrong(says="return this rank's loss")
 def nothing_returned(units, x, y, loss):
     return layer_by_layer(units, x, y, loss, result=lambda value: None)
+
+
+@wrong(says="backward() was given None for a layer's gradient")
+def inputs_that_need_no_gradient(units, x, y, loss):
+    kept, h = [], x
+    for unit in units:
+        unit.gather().wait()
+        h = h.detach()
+        kept.append((h, unit.module(h)))
+        h = kept[-1][1]
+        unit.release()
+    top = h.detach().requires_grad_()
+    value = loss(top, y)
+    value.backward()
+    gradient = top.grad
+    for unit in reversed(units):
+        unit.gather().wait()
+        h, output = kept.pop()
+        output.backward(gradient)
+        gradient = h.grad
+        unit.release()
+        unit.reduce()
+    return value.detach()
+
+
+@wrong(says="Cut the graph between layers")
+def graph_not_cut(units, x, y, loss):
+    outputs, coming = [], units[0].gather()
+    for i, unit in enumerate(units):
+        coming.wait()
+        if i + 1 < len(units):
+            coming = units[i + 1].gather()
+        x = unit.module(x)
+        outputs.append(x)
+        unit.release()
+    value = loss(x, y)
+    coming = units[-1].gather()
+    for i in reversed(range(len(units))):
+        coming.wait()
+        if i:
+            coming = units[i - 1].gather()
+        if i == len(units) - 1:
+            value.backward()
+        units[i].release()
+        units[i].reduce()
+    return value.detach()
+
+
+@wrong(says="its parameters are not there")
+def nobody_waits(units, x, y, loss):
+    for unit in units:
+        unit.gather()
+        x = unit.module(x)
+        unit.release()
+    return loss(x, y).detach()
+
+
+@wrong(says="whole gradients of two layers are held at once")
+def reduced_at_the_end(units, x, y, loss):
+    value = layer_by_layer(units, x, y, loss, reduce=lambda unit: None)
+    for unit in units:
+        unit.reduce()
+    return value

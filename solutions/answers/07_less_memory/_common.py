@@ -15,9 +15,12 @@ def learning(model):
     return [p for p in model.parameters() if p.requires_grad]
 
 
-def masters(model, make_optimizer, down=None, up=None, keep=False, choose=learning, anew=False):
+def masters(
+    model, make_optimizer, down=None, up=None, keep=False, choose=learning, anew=False, begin=None
+):
     own = choose(model)
-    copies = [nn.Parameter(p.detach().float()) for p in own]
+    begin = begin or torch.clone
+    copies = [nn.Parameter(begin(p.detach()).float()) for p in own]
     optimizer = make_optimizer(copies)
 
     def step():

@@ -1,8 +1,11 @@
 """Known answers to checkpointed."""
 
+import functools
+import itertools
+
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from course_lib.checks.known_answers import right, wrong
 
@@ -19,7 +22,7 @@ def checkpointed_by_hand(layers, x, k):
     class Segment(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, segment):
-            ctx.segment = segment
+            ctx.segment, ctx.random = segment, torch.get_rng_state()
             ctx.save_for_backward(x)
             return segment(x)
 
@@ -27,13 +30,79 @@ def checkpointed_by_hand(layers, x, k):
         def backward(ctx, gradient):
             (x,) = ctx.saved_tensors
             x = x.detach().requires_grad_()
-            with torch.enable_grad():
+            with torch.enable_grad(), torch.random.fork_rng():
+                torch.set_rng_state(ctx.random)
                 output = ctx.segment(x)
             output.backward(gradient)
             return x.grad, None
 
+    if not x.requires_grad:
+        x = x.detach().requires_grad_()
     for start in range(0, len(layers), k):
         x = Segment.apply(x, nn.Sequential(*layers[start : start + k]))
+    return x
+
+
+def _through(segment, h):
+    for layer in segment:
+        h = layer(h)
+    return h
+
+
+@right
+def checkpointed_from_the_end(layers, x, k):
+    """Functions bound by partial, cut with itertools."""
+    rest = iter(layers)
+    while segment := list(itertools.islice(rest, k)):
+        x = checkpoint(functools.partial(_through, segment), x, use_reentrant=False)
+    return x
+
+
+@right
+def checkpointed_by_default_arguments(layers, x, k):
+    for start in range(0, len(layers), k):
+
+        def run(h, segment=tuple(layers[start : start + k])):
+            return functools.reduce(lambda value, layer: layer(value), segment, h)
+
+        x = checkpoint(run, x, use_reentrant=False, determinism_check="none")
+    return x
+
+
+@right
+def checkpointed_recursively(layers, x, k):
+    """The last segment is not checkpointed, as its backward comes at once."""
+    if len(layers) <= k:
+        return nn.Sequential(*layers)(x)
+    head = checkpoint(nn.Sequential(*layers[:k]), x, use_reentrant=False)
+    return checkpointed_recursively(layers[k:], head, k)
+
+
+@wrong(says="as checkpoint_sequential(layers, k, x) makes them")
+def k_segments(layers, x, k):
+    return checkpoint_sequential(layers, k, x, use_reentrant=False)
+
+
+@wrong(says="with use_reentrant=True, checkpoint looks at x only")
+def reentrant(layers, x, k):
+    for start in range(0, len(layers), k):
+        x = checkpoint(nn.Sequential(*layers[start : start + k]), x, use_reentrant=True)
+    return x
+
+
+@wrong(says="drew another dropout mask")
+def another_dropout(layers, x, k):
+    for start in range(0, len(layers), k):
+        segment = nn.Sequential(*layers[start : start + k])
+        x = checkpoint(segment, x, use_reentrant=False, preserve_rng_state=False)
+    return x
+
+
+@wrong(says="every segment ran the layers of the last one")
+def late_binding(layers, x, k):
+    for start in range(0, len(layers), k):
+        segment = layers[start : start + k]
+        x = checkpoint(lambda h: nn.Sequential(*segment)(h), x, use_reentrant=False)
     return x
 
 

@@ -1,5 +1,7 @@
 """Known answers to master_weights."""
 
+from copy import deepcopy
+
 import torch
 from torch import nn
 
@@ -36,6 +38,153 @@ def master_weights_flat(model, make_optimizer):
         optimizer.step()
         flat.grad = None
         written_back(flat, own)
+
+    return step
+
+
+@right
+def master_weights_in_a_class(model, make_optimizer):
+    class Masters:
+        def __init__(self):
+            self.pairs = [
+                (p, nn.Parameter(p.detach().to(torch.float32, copy=True)))
+                for p in filter(lambda p: p.requires_grad, model.parameters())
+            ]
+            self.optimizer = make_optimizer([{"params": [copy]} for _, copy in self.pairs])
+
+        @torch.no_grad()
+        def __call__(self):
+            for p, copy in self.pairs:
+                copy.grad = torch.zeros_like(copy).add_(p.grad)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+            for p, copy in self.pairs:
+                p[...] = copy
+
+    return Masters()
+
+
+@right
+def master_weights_foreach(model, make_optimizer):
+    own = list({id(p): p for p in model.parameters() if p.requires_grad}.values())
+    copies = [p.detach().float().requires_grad_() for p in own]
+    optimizers = [make_optimizer([copy]) for copy in copies]
+
+    def step():
+        for p, copy, optimizer in zip(own, copies, optimizers, strict=True):
+            copy.grad = p.grad.float()
+            optimizer.step()
+            copy.grad = None
+        torch._foreach_copy_([p.data for p in own], [copy.data for copy in copies])
+
+    return step
+
+
+@right
+def master_weights_freeing_gradients(model, make_optimizer):
+    """One gradient in fp32 at a time, and the model's own are dropped as well."""
+    optimizers = {}
+    for p in model.parameters():
+        if p.requires_grad:
+            copy = nn.Parameter(p.data.clone().type(torch.float))
+            optimizers[p] = copy, make_optimizer([copy])
+
+    def step():
+        for p, (copy, optimizer) in optimizers.items():
+            copy.grad, p.grad = p.grad.to(copy.dtype), None
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            p.data.copy_(copy.data.bfloat16())
+
+    return step
+
+
+@wrong(says="more is kept in memory than is due")
+def gradient_buffers_made_once(model, make_optimizer):
+    buffers = {}
+
+    def down(p):
+        buffers.setdefault(p, torch.zeros(p.shape)).copy_(p.grad)
+        return buffers[p]
+
+    return masters(model, make_optimizer, down=down)
+
+
+@wrong(says="more is kept in memory than is due")
+def a_copy_of_the_whole_model(model, make_optimizer):
+    twin = deepcopy(model).float()
+    optimizer = make_optimizer(learning(twin))
+
+    def step():
+        for p, q in zip(learning(model), learning(twin), strict=True):
+            q.grad = p.grad.float()
+        optimizer.step()
+        optimizer.zero_grad()
+        for p, q in zip(learning(model), learning(twin), strict=True):
+            p.data.copy_(q)
+
+    return step
+
+
+@wrong(says="more is kept in memory than is due")
+def gradients_in_a_list(model, make_optimizer):
+    last = []
+
+    def down(p):
+        if len(last) == len(learning(model)):
+            last.clear()
+        last.append(p.grad.float())
+        return last[-1]
+
+    return masters(model, make_optimizer, down=down)
+
+
+@wrong(says="had no gradient in any step")
+def gradients_not_taken_over(model, make_optimizer):
+    return masters(model, make_optimizer, down=lambda p: None)
+
+
+def _with_end(model, make_optimizer, end):
+    own = learning(model)
+    copies = [nn.Parameter(p.detach().float()) for p in own]
+    optimizer = make_optimizer(copies)
+
+    def step():
+        for p, master in zip(own, copies, strict=True):
+            master.grad = p.grad.float()
+        optimizer.step()
+        optimizer.zero_grad()
+        for p, master in zip(own, copies, strict=True):
+            end(p, master)
+
+    return step
+
+
+@wrong(says="only gives the name to another tensor")
+def parameter_rebound(model, make_optimizer):
+    def end(p, master):
+        p = master.bfloat16()
+
+    return _with_end(model, make_optimizer, end)
+
+
+@wrong(says="p.data = copy.data gives it the copy's memory")
+def data_without_a_cast(model, make_optimizer):
+    def end(p, master):
+        p.data = master.data
+
+    return _with_end(model, make_optimizer, end)
+
+
+@wrong(says="Does step() call optimizer.step()?")
+def optimizer_never_steps(model, make_optimizer):
+    own = learning(model)
+    copies = [nn.Parameter(p.detach().float()) for p in own]
+    make_optimizer(copies)
+
+    def step():
+        for p, master in zip(own, copies, strict=True):
+            p.data.copy_(master)
 
     return step
 

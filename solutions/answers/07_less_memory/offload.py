@@ -44,6 +44,44 @@ def offload_flat(model, make_optimizer, to_host, to_device):
     return step
 
 
+@right
+def offload_in_threes(model, make_optimizer, to_host, to_device):
+    """Records instead of lists, an optimizer for each, parameters that come up one by one."""
+    own = [p for p in model.parameters() if p.requires_grad]
+    masters = {p: to_host(p.data).to(torch.float32).requires_grad_() for p in own}
+    optimizers = {p: make_optimizer([master]) for p, master in masters.items()}
+
+    def step():
+        for p, master in masters.items():
+            (gradient,), p.grad = (to_host(p.grad[None]),), None
+            master.grad = gradient[0].float()
+            optimizers[p].step()
+            optimizers[p].zero_grad()
+            p.data[:] = to_device(master.data.to(p.dtype))
+
+    return step
+
+
+@right
+def offload_down_then_up(model, make_optimizer, to_host, to_device):
+    own = list(filter(lambda p: p.requires_grad, model.parameters()))
+    masters = list(map(nn.Parameter, (to_host(p).float() for p in own)))
+    optimizer = make_optimizer(iter(masters))
+
+    @torch.no_grad()
+    def step():
+        gradients = [to_host(p.grad) for p in own]
+        model.zero_grad(set_to_none=True)
+        while gradients:
+            masters[len(gradients)].grad = gradients.pop().float()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        for p, master in zip(own, masters, strict=True):
+            p.copy_(to_device(master.type_as(p)))
+
+    return step
+
+
 def over_the_bus(
     model,
     make_optimizer,
@@ -59,7 +97,71 @@ def over_the_bus(
             p.grad = None
         return grad
 
-    return masters(model, make_optimizer, take, lambda copy: up(copy, to_device))
+    return masters(model, make_optimizer, take, lambda copy: up(copy, to_device), begin=to_host)
+
+
+@wrong(says="more is kept in memory than is due")
+def device_gradients_in_a_list(model, make_optimizer, to_host, to_device):
+    last = []
+
+    def down(grad, to_host):
+        last[:] = [*last[-4:], grad]
+        return to_host(grad).float()
+
+    return over_the_bus(model, make_optimizer, to_host, to_device, down=down)
+
+
+@wrong(says="the fp32 copies begin without to_host")
+def masters_on_the_device(model, make_optimizer, to_host, to_device):
+    own = [p for p in model.parameters() if p.requires_grad]
+    copies = [nn.Parameter(p.detach().float()) for p in own]
+    optimizer = make_optimizer(copies)
+
+    def step():
+        for p, copy in zip(own, copies, strict=True):
+            copy.grad, p.grad = to_host(p.grad).float(), None
+        optimizer.step()
+        for p, copy in zip(own, copies, strict=True):
+            p.data.copy_(to_device(copy.detach().bfloat16()))
+            copy.grad = None
+
+    return step
+
+
+@wrong(says="steps with the device's own gradients")
+def gradients_copied_and_not_used(model, make_optimizer, to_host, to_device):
+    own = [p for p in model.parameters() if p.requires_grad]
+    copies = [nn.Parameter(to_host(p.detach()).float()) for p in own]
+    optimizer = make_optimizer(copies)
+
+    def step():
+        for p, copy in zip(own, copies, strict=True):
+            to_host(p.grad)
+            copy.grad, p.grad = p.grad.float(), None
+        optimizer.step()
+        for p, copy in zip(own, copies, strict=True):
+            p.data.copy_(to_device(copy.detach().bfloat16()))
+            copy.grad = None
+
+    return step
+
+
+@wrong(says="the model gets the host's own numbers")
+def parameters_copied_and_not_used(model, make_optimizer, to_host, to_device):
+    own = [p for p in model.parameters() if p.requires_grad]
+    copies = [nn.Parameter(to_host(p.detach()).float()) for p in own]
+    optimizer = make_optimizer(copies)
+
+    def step():
+        for p, copy in zip(own, copies, strict=True):
+            copy.grad, p.grad = to_host(p.grad).float(), None
+        optimizer.step()
+        for p, copy in zip(own, copies, strict=True):
+            to_device(copy.detach().bfloat16())
+            p.data.copy_(copy)
+            copy.grad = None
+
+    return step
 
 
 @wrong(says="nothing was copied to the host")

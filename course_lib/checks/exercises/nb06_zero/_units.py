@@ -47,18 +47,20 @@ class Unit:
         full = padded([p.detach() for p in self._parameters], n)
         self.shard = nn.Parameter(full.chunk(n)[rank].clone())
         self._full, self._bytes, start = full, full.nbytes, 0
+        self._arrived = False
         for p in self._parameters:
             p.data = full[start : start + p.numel()].view_as(p)
             start += p.numel()
         full.untyped_storage().resize_(0)
-        module.note = self._note
+        module.note = self._runs
 
     def gather(self) -> "_Handle":
         self._note("gather")
+        self._arrived = False
         self._full.untyped_storage().resize_(self._bytes)
         parts = list(self._full.chunk(dist.get_world_size()))
         work = dist.all_gather(parts, self.shard.detach(), async_op=True)
-        return _Handle(work, lambda: self._note("wait"))
+        return _Handle(work, self._waited)
 
     def release(self) -> None:
         self._note("release")
@@ -73,6 +75,29 @@ class Unit:
         self.shard.grad = mine / n
         for p in self._parameters:
             p.grad = None
+
+    def _waited(self) -> None:
+        self._note("wait")
+        self._arrived = True
+
+    def _runs(self, what: str) -> None:
+        """Forward ("F") or backward ("B"). Without parameters it would read freed memory."""
+        number, last = self._number, self._log[-1] if self._log else ("", -1)
+        self._note(what)
+        there = self._arrived and self._full.untyped_storage().nbytes() > 0
+        if there or not self._bytes:
+            return
+        if what == "B" and last == ("B", number + 1):
+            raise RuntimeError(
+                f"backward went on from layer {number + 1} into layer {number} by itself, and "
+                f"layer {number} is not there yet. Cut the graph between layers: "
+                "h = output.detach().requires_grad_()"
+            )
+        way = "forward" if what == "F" else "backward"
+        raise RuntimeError(
+            f"layer {number} runs {way}, and its parameters are not there: gather it, and wait for "
+            "the handle, before it runs; release it after"
+        )
 
     def _note(self, what: str) -> None:
         self._log.append((what, self._number))

@@ -74,13 +74,18 @@ def _case(
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank = dist.get_rank()
     layer = _layer(case)
+    before = [p.untyped_storage()._cdata for p in layer.parameters()]
     returned = answer(layer)
     if not (isinstance(returned, tuple | list) and len(returned) == 3):
         return {"unfit": kind_of(returned)}
     shard, gather, release = returned
     if not isinstance(shard, torch.Tensor) or not callable(gather) or not callable(release):
         return {"unfit": f"({', '.join(kind_of(part) for part in returned)})"}
+    if shard.untyped_storage().nbytes() < shard.numel() * shard.element_size():
+        return {"gone": True}  # to read it would be the end of this process
+    now = [p.untyped_storage()._cdata for p in layer.parameters()]
     seen: dict[str, Any] = {
+        "unmoved": now == before,
         "leaf": shard.requires_grad and shard.is_leaf,
         "shard": shard.detach().clone(),
         "shard_bytes": held_bytes([shard]),
@@ -89,6 +94,11 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     with record_function(TRAINING):
         with record_function(_GATHER):
             work = gather()
+        if work is None:
+            raise ValueError(
+                "gather() returned nothing. Pass async_op=True and return the handle, so that the "
+                "caller can compute meanwhile, and wait"
+            )
         if not hasattr(work, "wait"):
             return {**seen, "handle": kind_of(work)}
         work.wait()
@@ -165,6 +175,12 @@ def _waits_itself(observation: Observation) -> Finding | None:
 def _form(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
     if "unfit" in seen:
         return Finding(_ASKED, rank, expected="(shard, gather, release)", got=seen["unfit"])
+    if "gone" in seen:
+        return Finding(
+            "the shard is a view into the memory that release takes away, and has lost its numbers "
+            "with it: clone it, full.chunk(n)[rank].clone()",
+            rank,
+        )
     if not seen["leaf"]:
         return Finding(
             "the optimizer must be able to train the shard: make it an nn.Parameter", rank
@@ -196,6 +212,15 @@ def _memory(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
         )
     whole = {"at_rest": "before the first gather", "released": "after release"}
     for moment, words in whole.items():
+        if seen[moment] and seen["unmoved"]:
+            return Finding(
+                f"{words} the parameters still take memory: they lie where they did, and not in "
+                "the tensor that is gathered and released. point_into(full, parameters) puts them "
+                "there",
+                rank,
+                expected="0 bytes in the layer's parameters",
+                got=f"{seen[moment]} bytes",
+            )
         if seen[moment]:
             return Finding(
                 f"{words} the parameters still take memory: give it back with "

@@ -35,6 +35,12 @@ _WIDTHS = (4, 5, 7, 3, 6, 2)  # so that every layer has another size
 _BATCH = 3
 
 
+_NO_GRADIENT = (
+    "backward() was given None for a layer's gradient. The .grad of the next layer's input is None "
+    "unless that input requires grad: h = output.detach().requires_grad_()"
+)
+
+
 def _cases(rng: random.Random) -> list[Case]:
     return [
         _case(rng, 2, 3),
@@ -86,7 +92,13 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank = dist.get_rank()
     log: Log = []
     units = [Unit(number, layer, log) for number, layer in enumerate(_layers(case))]
-    returned = answer(units, case.data["x"][rank], case.data["y"][rank], mse_loss)
+    try:
+        returned = answer(units, case.data["x"][rank], case.data["y"][rank], mse_loss)
+    except RuntimeError as problem:
+        if "implicitly created only for scalar outputs" in str(problem):
+            # Of torch's own words nobody learns what is missing.
+            problem.args = (f"{problem}. {_NO_GRADIENT}",)
+        raise
     return {
         "returned": plain(returned),
         "grads": [plain(unit.shard.grad) for unit in units],

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.profiler import record_function
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Finding
@@ -19,6 +20,7 @@ from course_lib.checks.exercises._training import (
     trainable,
 )
 from course_lib.checks.glimpse import glimpse
+from course_lib.checks.laws.held import BACKWARD
 
 STEPS = 60
 
@@ -37,37 +39,49 @@ def cases(rng: random.Random) -> list[Case]:
     ]
 
 
+def net(options: list[str]) -> Net:
+    """With enough frozen that a copy of it is seen in the bytes."""
+    model = Net(options)
+    if FROZEN in options:
+        model.first.requires_grad_(False)
+    return model
+
+
 def _case(rng: random.Random, kind: str, options: list[str]) -> Case:
     generator = torch.Generator().manual_seed(rng.getrandbits(63))
     state = {
         name: (torch.rand(t.shape, generator=generator) + 0.5).bfloat16()
-        for name, t in Net(options).state_dict().items()
+        for name, t in net(options).state_dict().items()
     }
     if TIED in options:
         state["again.weight"] = state["middle.weight"]
     data = {"options": options, "kind": kind, "state": state}
-    names = [name for name, p in Net(options).named_parameters() if p.requires_grad]
+    names = [name for name, p in net(options).named_parameters() if p.requires_grad]
     data["grads"] = {
         name: (torch.rand(state[name].shape, generator=generator) + 0.5).bfloat16()
         for name in names
     }
-    traits = {FROZEN: "a frozen parameter", TIED: "a shared weight"}
+    traits = {FROZEN: "a frozen layer", TIED: "a shared weight"}
     having = f", with {' and '.join(traits[option] for option in options)}" if options else ""
     clue = "a frozen parameter has no gradient: take those with requires_grad" if options else ""
     return Case(1, f"{STEPS} small steps of {kind} in bfloat16{having}", data, clue)
 
 
 def _model(case: Case) -> Net:
-    model = Net(case.data["options"]).bfloat16()
+    model = net(case.data["options"]).bfloat16()
     model.load_state_dict(case.data["state"])
     return model
 
 
 class Maker:
-    """Makes optimizers with the case's learning rate, and remembers their parameters."""
+    """Makes optimizers with the case's learning rate, and remembers their parameters.
+
+    steps: how many they took. gradients: how many of their parameters had one, over all steps.
+    """
 
     def __init__(self, kind: str):
         self.kind = kind
+        self.steps = self.gradients = 0
         self.optimizers: list[torch.optim.Optimizer] = []
 
     def __call__(self, parameters: Any) -> torch.optim.Optimizer:
@@ -76,26 +90,36 @@ class Maker:
             optimizer: torch.optim.Optimizer = torch.optim.Adam(parameters, lr=rate)
         else:
             optimizer = torch.optim.SGD(parameters, lr=rate, momentum=0.9)
+        optimizer.register_step_pre_hook(self._look)
         self.optimizers.append(optimizer)
         return optimizer
+
+    def _look(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self.steps += 1
+        stepped = [p for group in optimizer.param_groups for p in group["params"]]
+        self.gradients += sum(p.grad is not None for p in stepped)
 
     def parameters(self) -> list[nn.Parameter]:
         return [p for o in self.optimizers for g in o.param_groups for p in g["params"]]
 
 
 class Bus:
-    """Two copiers that count their bytes, and the elements by dtype."""
+    """Two copiers that count their bytes.
 
-    def __init__(self) -> None:
+    scales: what all that goes down, and up, is multiplied by, so that it shows what was copied.
+    """
+
+    def __init__(self, scales: tuple[float, float] = (1, 1)) -> None:
         self.down = self.up = 0
+        self._scales = scales
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         self.down += tensor.numel() * tensor.element_size()
-        return tensor.detach().clone()
+        return tensor.detach() * self._scales[0]
 
     def to_device(self, tensor: torch.Tensor) -> torch.Tensor:
         self.up += tensor.numel() * tensor.element_size()
-        return tensor.detach().clone()
+        return tensor.detach() * self._scales[1]
 
 
 def train(case: Case, answer: Callable, bus: Bus | None = None) -> dict[str, Any]:
@@ -104,14 +128,18 @@ def train(case: Case, answer: Callable, bus: Bus | None = None) -> dict[str, Any
     if not callable(step):
         return {"step": plain(step)}
     named = dict(model.named_parameters())
-    if changed := {str(p.dtype) for p in named.values()} - {"torch.bfloat16"}:
-        return {"changed": changed.pop().removeprefix("torch.")}
+    if changed := _other_dtype(named):
+        return {"changed": changed}
+    began = bus.down if bus else 0
     if bus:
         bus.down = bus.up = 0
     for _ in range(STEPS):
-        for name, gradient in case.data["grads"].items():
-            named[name].grad = gradient.clone()
+        with record_function(BACKWARD):
+            for name, gradient in case.data["grads"].items():
+                named[name].grad = gradient.clone()
         step()
+        if changed := _other_dtype(named):
+            return {"changed in step": changed}
     masters = maker.parameters()
     return {
         "after": {name: plain(p) for name, p in named.items()},
@@ -120,20 +148,45 @@ def train(case: Case, answer: Callable, bus: Bus | None = None) -> dict[str, Any
         "dtypes": sorted({str(p.dtype).removeprefix("torch.") for p in masters}),
         "kept": held_bytes(p.grad for p in masters if not any(p is own for own in named.values())),
         "bus": (bus.down, bus.up) if bus else (0, 0),
+        "began": began,
+        "steps": maker.steps,
+        "gradients": maker.gradients,
+        "sum": sum(float(p.detach().double().sum()) for p in masters),
     }
 
 
-def wanted(case: Case) -> dict[str, torch.Tensor]:
-    """The parameters after all steps, in float64 throughout."""
-    model = Net(case.data["options"])
+def _other_dtype(named: dict[str, nn.Parameter]) -> str:
+    """One that a parameter has and should not have; "" if all are bfloat16."""
+    found = {str(p.dtype) for p in named.values()} - {"torch.bfloat16"}
+    return min(found, default="").removeprefix("torch.")
+
+
+def wanted(
+    case: Case, start: float = 1, gradients: float = 1, up: float = 1
+) -> dict[str, torch.Tensor]:
+    """The parameters after all steps, in float64 throughout.
+
+    start, gradients, up: what the bus multiplies them by on their way.
+    """
+    model = net(case.data["options"])
     model.load_state_dict(case.data["state"])
-    optimizer = Maker(case.data["kind"])(trainable(model))
+    own = trainable(model)
+    with torch.no_grad():
+        for p in own:
+            p.mul_(start)
+    optimizer = Maker(case.data["kind"])(own)
     named = dict(model.named_parameters())
     for _ in range(STEPS):
         for name, gradient in case.data["grads"].items():
-            named[name].grad = gradient.double()
+            named[name].grad = gradient.double() * gradients
         optimizer.step()
-    return {name: p.detach() for name, p in named.items()}
+    learn = case.data["grads"]
+    return {name: p.detach() * (up if name in learn else 1) for name, p in named.items()}
+
+
+def is_near(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor:
+    """Which elements are within one rounding to bfloat16."""
+    return (got.double() - want).abs() <= 1.01 * ULP * want.abs()
 
 
 def values(case: Case, seen: dict[str, Any]) -> Finding | None:
@@ -150,19 +203,23 @@ def values(case: Case, seen: dict[str, Any]) -> Finding | None:
             expected="parameters in bfloat16",
             got=seen["changed"],
         )
-    for name, want in wanted(case).items():
+    if "changed in step" in seen:
+        return Finding(
+            "after step a parameter is no longer bfloat16: p.data = copy.data gives it the copy's "
+            "memory, and p.copy_(copy) rounds into its own",
+            expected="parameters in bfloat16",
+            got=seen["changed in step"],
+        )
+    results = wanted(case)
+    for name, want in results.items():
         got, start = seen["after"][name], case.data["state"][name]
-        wrong = (got.double() - want).abs() > 1.01 * ULP * want.abs()
+        wrong = ~is_near(got, want)
         if not wrong.any():
             continue
         first = int(wrong.reshape(-1).nonzero()[0])
         likely = f"{name!r} after {STEPS} steps is not within one rounding of the fp32 copy"
         if torch.equal(got, start):
-            likely = (
-                f"{name!r} has not moved in {STEPS} steps: each update is less than half of the "
-                "distance to the next bfloat16 number, so it is rounded away. The optimizer must "
-                "step on the fp32 copy, and only the result is rounded"
-            )
+            likely = f"{name!r} has not moved in {STEPS} steps: {_why_still(seen, results, case)}"
         elif (got.double() - start.double()).abs().max() < (want - start.double()).abs().max() / 2:
             likely = (
                 f"{name!r} has moved by less than half of what it should: do the copies begin anew "
@@ -176,8 +233,40 @@ def values(case: Case, seen: dict[str, Any]) -> Finding | None:
     return None
 
 
+def _why_still(seen: dict[str, Any], results: dict[str, torch.Tensor], case: Case) -> str:
+    if not seen["steps"]:
+        return "no optimizer took a step. Does step() call optimizer.step()?"
+    if not seen["gradients"]:
+        return (
+            "the optimizer's parameters had no gradient in any step. Give each copy that of its "
+            "parameter, as fp32: copy.grad = p.grad.float()"
+        )
+    due = sum(float(results[name].sum()) for name in case.data["grads"])
+    began = sum(float(case.data["state"][name].double().sum()) for name in case.data["grads"])
+    if seen["dtypes"] == ["float32"] and abs(seen["sum"] - due) < abs(began - due) / 100:
+        return (
+            "the optimizer's copies are right, and the model's parameters have not got them. "
+            "p.copy_(copy) writes into a parameter; p = ... only gives the name to another tensor"
+        )
+    return (
+        "each update is less than half of the distance to the next bfloat16 number, so it is "
+        "rounded away. The optimizer must step on the fp32 copy, and only the result is rounded"
+    )
+
+
+def count_of(case: Case) -> int:
+    """Elements that learn."""
+    return sum(p.numel() for p in trainable(net(case.data["options"])))
+
+
+def held(case: Case, gradients: bool) -> int:
+    """Bytes that may live between steps: fp32 copies and state; the model's gradients, if asked."""
+    parts = 3 if case.data["kind"] == ADAM else 2
+    return count_of(case) * (4 * parts + (2 if gradients else 0))
+
+
 def wrong_memory(case: Case, seen: dict[str, Any]) -> Finding | None:
-    count = sum(p.numel() for p in trainable(Net(case.data["options"])))
+    count = count_of(case)
     if seen["dtypes"] != ["float32"]:
         return Finding(
             "the parameters are right, but the optimizer does not step on fp32 copies",

@@ -12,28 +12,48 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from course_lib.checks import compare, reference
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import exactly
+from course_lib.text import listed
 
 _WIDTH = 3
 
 
 class Watched(nn.Module):
-    """tanh(x W^T + b), whose output is all that autograd saves of it; `watch` counts the living."""
+    """tanh(x W^T + b), whose output is all that autograd saves of it; `watch` counts the living.
 
-    def __init__(self, state: dict[str, torch.Tensor], watch: "Watch"):
+    dropout: draws a mask, which comes before the tanh. masks: those that were drawn, run by run; in
+    the reference the first one is given.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        state: dict[str, torch.Tensor],
+        watch: "Watch",
+        dropout: bool = False,
+        mask: torch.Tensor | None = None,
+    ):
         super().__init__()
+        self.masks: list[torch.Tensor] = []
+        self._number, self._dropout, self._mask = number, dropout, mask
         self.linear = nn.Linear(_WIDTH, _WIDTH).double()
         self.linear.load_state_dict(state)
         self._watch = watch
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        output = torch.tanh(self.linear(x))
-        self._watch.ran(output)
+        h = self.linear(x)
+        if self._dropout:
+            mask = (torch.rand(h.shape) < 0.5).to(h) if self._mask is None else self._mask
+            self.masks.append(mask)
+            h = h * mask
+        output = torch.tanh(h)
+        self._watch.ran(self._number, output)
         return output
 
 
@@ -42,24 +62,29 @@ class Watch:
 
     def __init__(self) -> None:
         self.runs = self.most = 0
-        self._outputs: list[weakref.ref] = []  # to their storages
+        self._outputs: list[tuple[int, weakref.ref]] = []  # of which layer, and to the storage
 
-    def ran(self, output: torch.Tensor) -> None:
+    def ran(self, number: int, output: torch.Tensor) -> None:
         self.runs += 1
-        self._outputs.append(weakref.ref(output.untyped_storage()))
-        self.most = max(self.most, self.living())
+        self._outputs.append((number, weakref.ref(output.untyped_storage())))
+        self.most = max(self.most, len(self.living()))
 
-    def living(self) -> int:
-        self._outputs = [storage for storage in self._outputs if storage() is not None]
-        return len(self._outputs)
+    def living(self) -> list[int]:
+        """The layers whose outputs are in memory."""
+        self._outputs = [each for each in self._outputs if each[1]() is not None]
+        return [number for number, _ in self._outputs]
 
 
 def _cases(rng: random.Random) -> list[Case]:
     sizes = [(12, 4), (12, 2), (10, 3), (5, 5), (7, 1), (1, 1)]
-    return [_case(rng, layers, k) for layers, k in sizes]
+    plain_ones = [_case(rng, layers, k) for layers, k in sizes]
+    return [*plain_ones, _case(rng, 7, 2, batch=True), _case(rng, 8, 3, dropout=True)]
 
 
-def _case(rng: random.Random, layers: int, k: int) -> Case:
+def _case(
+    rng: random.Random, layers: int, k: int, batch: bool = False, dropout: bool = False
+) -> Case:
+    """batch: x needs no gradient. dropout: every layer draws a mask."""
     generator = torch.Generator().manual_seed(rng.getrandbits(63))
 
     def draw(*shape: int) -> torch.Tensor:
@@ -67,16 +92,20 @@ def _case(rng: random.Random, layers: int, k: int) -> Case:
 
     states = [{"weight": draw(_WIDTH, _WIDTH), "bias": draw(_WIDTH)} for _ in range(layers)]
     data = {"states": states, "x": draw(2, _WIDTH), "k": k}
+    data |= {"batch": batch, "dropout": dropout, "seed": rng.getrandbits(31)}
     clue = "the last segment may be shorter than k" if layers % k else ""
-    return Case(
-        1, f"{layers} layers, every {k}th kept" if k > 1 else f"{layers} layers, k = 1", data, clue
-    )
+    label = f"{layers} layers, k = {k}"
+    label += ", x needs no gradient" if batch else ""
+    label += ", with dropout" if dropout else ""
+    return Case(1, label, data, clue)
 
 
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     watch = Watch()
-    layers = [Watched(state, watch) for state in case.data["states"]]
-    x = case.data["x"].clone().requires_grad_()
+    states, dropout = case.data["states"], case.data["dropout"]
+    layers = [Watched(i, state, watch, dropout) for i, state in enumerate(states)]
+    x = case.data["x"].clone().requires_grad_(not case.data["batch"])
+    torch.manual_seed(case.data["seed"])
     output = answer(layers, x, case.data["k"])
     if not isinstance(output, torch.Tensor):
         return {"output": plain(output)}
@@ -85,14 +114,14 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         return {**seen, "cut": True}
     output.sum().backward()
     seen |= {"most": watch.most, "runs": watch.runs, "x": plain(x.grad)}
+    seen["masks"] = [layer.masks for layer in layers]
     seen["grads"] = [plain(layer.linear.weight.grad) for layer in layers]
     return seen
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
     seen = observation.values[0]
-    layers = [Watched(state, Watch()) for state in case.data["states"]]
-    x = case.data["x"].clone().requires_grad_()
+    layers, x = _reference(case, seen)
     output = nn.Sequential(*layers)(x)
     output.sum().backward()
     if not isinstance(seen["output"], torch.Tensor):
@@ -102,8 +131,14 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         return Finding(f"the output: {finding.likely}", expected=finding.expected, got=finding.got)
     if "cut" in seen:
         return Finding(
-            "the output is right, but it does not require grad: run the segments through "
-            "checkpoint(..., use_reentrant=False), or an autograd.Function of your own"
+            "the output is right, but it does not require grad, so no layer would learn: "
+            + (
+                "x is a batch of data here, which needs no gradient, and the layers' parameters do "
+                "(with use_reentrant=True, checkpoint looks at x only)"
+                if case.data["batch"]
+                else "run the segments through checkpoint(..., use_reentrant=False), or an "
+                "autograd.Function of your own"
+            )
         )
     for number, layer in enumerate(layers):
         want, got = reference.gradient(layer.linear.weight), seen["grads"][number]
@@ -111,13 +146,54 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             return Finding(f"layer {number} got no gradient: backward must run its segment again")
         if finding := compare.mismatch(got, exactly(want), 0):
             return Finding(
-                f"the gradient of layer {number}: {finding.likely}",
+                f"the gradient of layer {number}: {_cause(case, seen) or finding.likely}",
                 expected=finding.expected,
                 got=finding.got,
             )
-    if seen["x"] is None or (finding := compare.mismatch(seen["x"], exactly(x.grad), 0)):
-        return Finding("the gradient of x is missing or wrong: the first segment passes it on")
+    if not case.data["batch"]:
+        want = reference.gradient(x)
+        if seen["x"] is None or compare.mismatch(seen["x"], exactly(want), 0):
+            return Finding("the gradient of x is missing or wrong: the first segment passes it on")
     return _structure(case, seen)
+
+
+def _reference(case: Case, seen: dict[str, Any]) -> tuple[list[Watched], torch.Tensor]:
+    """Layers and x to compute with, with the masks that the answer's forward pass drew."""
+    dropout = case.data["dropout"]
+    masks = [drawn[0] if drawn else None for drawn in seen.get("masks", [])]
+    masks = masks or [None] * len(case.data["states"])
+    layers = [
+        Watched(i, state, Watch(), dropout, mask)
+        for i, (state, mask) in enumerate(zip(case.data["states"], masks, strict=True))
+    ]
+    return layers, case.data["x"].clone().requires_grad_(not case.data["batch"])
+
+
+def _cause(case: Case, seen: dict[str, Any]) -> str:
+    """What is known to give just these gradients."""
+    if any(len(m) > 1 and not torch.equal(m[0], m[1]) for m in seen["masks"]):
+        return (
+            "the second run of a segment drew another dropout mask than the first. Put the random "
+            "state back before it, as checkpoint does by itself (preserve_rng_state)"
+        )
+    layers, x = _reference(case, seen)
+    _late_bound(layers, x, case.data["k"]).sum().backward()
+    late = [layer.linear.weight.grad for layer in layers]
+    pairs = zip(late, seen["grads"], strict=True)
+    if all(a is not None and b is not None and torch.allclose(a, b) for a, b in pairs):
+        return (
+            "in backward every segment ran the layers of the last one. A function that is made in "
+            "a loop looks its names up when it runs: bind them, as nn.Sequential(*layers) does"
+        )
+    return ""
+
+
+def _late_bound(layers: list[Watched], x: torch.Tensor, k: int) -> torch.Tensor:
+    """The mistake of that name."""
+    for start in range(0, len(layers), k):
+        segment = nn.Sequential(*layers[start : start + k])
+        x = checkpoint(lambda h: segment(h), x, use_reentrant=False)  # noqa: B023
+    return x
 
 
 def _structure(case: Case, seen: dict[str, Any]) -> Finding | None:
@@ -129,20 +205,26 @@ def _structure(case: Case, seen: dict[str, Any]) -> Finding | None:
             got=f"{seen['forward']}",
         )
     segments = -(-n // k)
-    most = segments + k - 1  # the last segment, whose backward comes first, may keep its inside
-    if not segments <= seen["kept"] <= most:
-        few = seen["kept"] < segments
+    borders = {*range(k - 1, n, k), n - 1}
+    kept = set(seen["kept"])
+    # The last segment, whose backward comes first, may keep its inside.
+    if off := borders - kept or kept - borders - set(range((segments - 1) * k, n)):
         likely = (
             "right numbers, but after the forward pass fewer activations are kept than one for "
             "each segment: cut where k says"
-            if few
+            if off <= borders
             else "right numbers, but after the forward pass too many activations are kept: only "
             "one for each segment of k layers"
         )
+        if k > 1 and kept == _of_k_segments(n, k):
+            likely = (
+                "right numbers, but these are k segments, as checkpoint_sequential(layers, k, x) "
+                "makes them: segments of k layers are asked"
+            )
         return Finding(
             likely,
-            expected=f"{segments} activations ({n} layers, k = {k})",
-            got=f"{seen['kept']}",
+            expected=f"the outputs of layers {listed(sorted(borders))} (n = {n}, k = {k})",
+            got=f"those of layers {listed(sorted(kept))}",
         )
     if seen["most"] > segments + k + 1:
         return Finding(
@@ -159,6 +241,13 @@ def _structure(case: Case, seen: dict[str, Any]) -> Finding | None:
             got=f"{seen['runs']}",
         )
     return None
+
+
+def _of_k_segments(n: int, k: int) -> set[int]:
+    """Whose outputs are kept if there are k segments, and the last one is not checkpointed."""
+    size = n // k
+    begin = size * (k - 1)
+    return {*range(size - 1, begin, size), *range(begin, n)}
 
 
 EXERCISE = Exercise(
@@ -183,5 +272,10 @@ EXERCISE = Exercise(
         """,
     ),
     passed="n/k + k activations at most, and every layer runs twice at most",
-    contract=Contract(allowed=frozenset()),
+    contract=Contract(
+        takes="x may need no gradient, and layers may have dropout, which draws the same again "
+        "when a segment runs again",
+        allowed=frozenset(),
+        may=frozenset({"random"}),
+    ),
 )

@@ -13,6 +13,7 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._precision import (
     cases,
+    held,
     train,
     values,
     wrong_memory,
@@ -52,5 +53,12 @@ EXERCISE = Exercise(
         """,
     ),
     passed="updates too small for bfloat16 add up, at 16 bytes per parameter",
-    contract=Contract(changes=("model",), allowed=frozenset()),
+    contract=Contract(
+        changes=("model",),
+        takes="a bfloat16 model, with frozen and shared parameters",
+        holds="between steps there are, beside the model and its gradients, an fp32 copy of what "
+        "learns and the optimizer's state",
+        held=lambda case, rank: held(case, gradients=True),
+        allowed=frozenset(),
+    ),
 )

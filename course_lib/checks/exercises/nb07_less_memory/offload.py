@@ -5,39 +5,86 @@ offload(model, make_optimizer, to_host, to_device) -> step
     a tensor over the bus, which carries as few bytes as can be.
 """
 
+import itertools
+import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises._training import (
-    Net,
-    trainable,
-)
 
 from ._precision import (
     STEPS,
     Bus,
     cases,
+    count_of,
+    held,
+    is_near,
     train,
     values,
+    wanted,
     wrong_memory,
 )
 
+_SCALES = (16, 4)  # what a bus that changes what it carries does to it, down and up
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    drawn = cases(rng)
+    label = "{}, over a bus that makes all {} times as large going down and {} going up"
+    changing = replace(
+        drawn[0],
+        label=label.format(drawn[0].label, *_SCALES),
+        data={**drawn[0].data, "scales": _SCALES},
+    )
+    return [*drawn[:2], changing, drawn[2]]
+
 
 def _offload_on_rank(answer: Callable, case: Case) -> dict[str, Any]:
-    bus = Bus()
+    bus = Bus(case.data.get("scales", (1, 1)))
     return train(case, lambda model, make: answer(model, make, bus.to_host, bus.to_device), bus)
 
 
 def _judge_offload(case: Case, observation: Observation) -> Finding | None:
     seen = observation.values[0]
+    if "scales" in case.data and "after" in seen:
+        return _carried(case, seen)
     return values(case, seen) or wrong_memory(case, seen) or _bus(case, seen)
 
 
+def _carried(case: Case, seen: dict[str, Any]) -> Finding | None:
+    """What is used on one end of the bus is what was copied there, and not the other end's."""
+    down, up = case.data["scales"]
+    if _fits(case, seen, (down, down, up)):
+        return None
+    parts = (
+        "the fp32 copies begin as the device's own parameters, and not as what to_host returned",
+        "the optimizer steps with the device's own gradients, and not with what to_host returned",
+        "the model gets the host's own numbers, and not what to_device returned",
+    )
+    several = itertools.product((down, 1), (down, 1), (up, 1))
+    for scales in several:
+        if _fits(case, seen, scales):
+            said = [part for part, scale in zip(parts, scales, strict=True) if scale == 1]
+            return Finding(
+                f"{'; '.join(said)}: on a machine with two memories that does not work, or leaves "
+                "on the device what is to be on the host"
+            )
+    return Finding(
+        "the cases before were right. Here the bus changes what it carries, so that it shows which "
+        "numbers were copied over it: does all that goes down come from to_host, and all that "
+        "comes up from to_device?"
+    )
+
+
+def _fits(case: Case, seen: dict[str, Any], scales: tuple[float, ...]) -> bool:
+    results = wanted(case, *scales)
+    return all(bool(is_near(seen["after"][name], want).all()) for name, want in results.items())
+
+
 def _bus(case: Case, seen: dict[str, Any]) -> Finding | None:
-    count = sum(p.numel() for p in trainable(Net(case.data["options"])))
-    want = 2 * count
+    want = 2 * count_of(case)
     for got, way, what in zip(
         [total // STEPS for total in seen["bus"]],
         ("to the host", "to the device"),
@@ -70,13 +117,20 @@ def _bus(case: Case, seen: dict[str, Any]) -> Finding | None:
             expected="0 bytes in .grad",
             got=f"{seen['left']} bytes",
         )
+    if seen["began"] < want:
+        return Finding(
+            "the parameters are right, but the fp32 copies begin without to_host: they, and the "
+            "optimizer's state with them, would lie on the device",
+            expected=f"at least {want} bytes to the host before the first step",
+            got=f"{seen['began']} bytes",
+        )
     return None
 
 
 EXERCISE = Exercise(
     module=__name__,
     signature="(model, make_optimizer, to_host, to_device)",
-    cases=cases,
+    cases=_cases,
     on_rank=_offload_on_rank,
     judge=_judge_offload,
     hints=(
@@ -94,5 +148,13 @@ EXERCISE = Exercise(
         """,
     ),
     passed="4 bytes per parameter cross the bus, and the device holds 2",
-    contract=Contract(changes=("model",), allowed=frozenset()),
+    contract=Contract(
+        changes=("model",),
+        takes="a bfloat16 model, with frozen and shared parameters",
+        holds="over the bus go the parameters once at the start, and in a step 2 bytes each way "
+        "per parameter that learns; each side uses only what was copied there; between steps there "
+        "are, beside the model, an fp32 copy of what learns and the optimizer's state",
+        held=lambda case, rank: held(case, gradients=False),
+        allowed=frozenset(),
+    ),
 )
