@@ -1,6 +1,9 @@
 """Known answers to bytes_per_device."""
 
 import math
+from fractions import Fraction
+
+import numpy as np
 
 from course_lib.checks.known_answers import right, wrong
 
@@ -49,3 +52,26 @@ def one_stage_too_far(parameters, sizes, zero):
 @wrong(says="gradients and optimizer state have to be held as well")
 def weights_alone(parameters, sizes, zero):
     return 4 * parameters / (sizes["tensor"] * sizes["pipeline"])
+
+
+@right
+def bytes_per_device_by_fractions(parameters, sizes, zero):
+    shares = [1 + (sizes["data"] - 1) * (zero >= stage) for stage in (3, 2, 1)]
+    per_parameter = sum(Fraction(n, share) for n, share in zip((2, 2, 12), shares, strict=True))
+    return Fraction(parameters) * per_parameter / sizes["tensor"] / sizes["pipeline"]
+
+
+@right
+def bytes_per_device_in_numpy(parameters, sizes, zero):
+    parts = np.array([12, 2, 2], dtype=np.float64)
+    parts[:zero] /= sizes["data"]
+    return parts.sum() * parameters / np.prod([sizes["tensor"], sizes["pipeline"]])
+
+
+@wrong(says="ask zero >= 1, not zero == 1")
+def only_what_is_new_in_a_stage(parameters, sizes, zero):
+    d = sizes["data"]
+    weights = 2 / d if zero == 3 else 2
+    gradients = 2 / d if zero == 2 else 2
+    optimizer = 12 / d if zero == 1 else 12
+    return parameters / (sizes["tensor"] * sizes["pipeline"]) * (weights + gradients + optimizer)

@@ -72,3 +72,11 @@ def sends_a_million_zeros_along(loss, groups):
     dist.all_reduce(total, group=groups["pipeline"])
     dist.all_reduce(total, group=groups["data"])
     return total[0] / dist.get_world_size(groups["data"])
+
+
+@wrong(says="right to the digits that float32 has")
+def added_up_in_float32(loss, groups):
+    total = torch.zeros(()) if loss is None else loss.float()
+    for axis in ("pipeline", "data"):
+        dist.all_reduce(total, group=groups[axis])
+    return total / dist.get_world_size(groups["data"])

@@ -82,3 +82,12 @@ def gathers_all_gradients(gradients, split, groups):
     padded[: len(everyone)] = everyone
     dist.all_reduce(padded)
     return sum_over(sum_over(parts, groups["tensor"]) + copies, groups["pipeline"]).sqrt()
+
+
+@wrong(says="right to the digits that float32 has")
+def added_up_in_float32(gradients, split, groups):
+    parts, copies = (t.float() for t in parts_and_copies(gradients, split))
+    dist.all_reduce(parts, group=groups["tensor"])
+    total = parts + copies
+    dist.all_reduce(total, group=groups["pipeline"])
+    return total.sqrt()

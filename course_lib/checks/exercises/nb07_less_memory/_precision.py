@@ -124,6 +124,8 @@ class Bus:
 
 def train(case: Case, answer: Callable, bus: Bus | None = None) -> dict[str, Any]:
     model, maker = _model(case), Maker(case.data["kind"])
+    # Copied before the answer runs, so that only the copies of each step count as made by backward.
+    gradients = {name: gradient.clone() for name, gradient in case.data["grads"].items()}
     step = answer(model, maker)
     if not callable(step):
         return {"step": plain(step)}
@@ -135,7 +137,7 @@ def train(case: Case, answer: Callable, bus: Bus | None = None) -> dict[str, Any
         bus.down = bus.up = 0
     for _ in range(STEPS):
         with record_function(BACKWARD):
-            for name, gradient in case.data["grads"].items():
+            for name, gradient in gradients.items():
                 named[name].grad = gradient.clone()
         step()
         if changed := _other_dtype(named):

@@ -28,9 +28,9 @@ def compare(
         return None
     if got is None:
         return Finding("one number is asked", got=kind_of(observation.values[0]))
-    causes = (cause for cause, value in lookalikes.items() if close(got, value, EXACT))
+    causes = [cause for cause, value in lookalikes.items() if close(got, value, EXACT)]
     return Finding(
-        next(causes, otherwise),
+        "; or: ".join(causes) or otherwise,
         input=case.label,
         expected=f"{want:.6g} {unit}",
         got=f"{got:.6g} {unit}",

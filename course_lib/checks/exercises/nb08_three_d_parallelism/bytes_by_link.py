@@ -71,9 +71,8 @@ def _cause(got: tuple, matrix: list[list[int]], per_node: int, want: tuple[int, 
             )
         ),
     }
-    for cause, numbers in lookalikes.items():
-        if got == numbers:
-            return cause
+    if causes := [cause for cause, numbers in lookalikes.items() if got == numbers]:
+        return "; or: ".join(causes)
     if sum(got) * 2 == sum(want):
         return "half of the bytes are missing: matrix[a][b] and matrix[b][a] are different messages"
     if sum(got) == sum(want) * 2:

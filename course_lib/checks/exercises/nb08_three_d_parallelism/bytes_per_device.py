@@ -37,6 +37,12 @@ def _states(parameters: float, data: int, zero: int) -> float:
     return parameters * (weights + gradients + optimizer)
 
 
+def _only(parameters: float, data: int, zero: int) -> float:
+    """As if a stage sharded only what is new in it."""
+    parts = {1: 12.0, 2: 2.0, 3: 2.0}
+    return parameters * sum(n / (data if stage == zero else 1) for stage, n in parts.items())
+
+
 def _judge_memory(case: Case, observation: Observation) -> Finding | None:
     parameters, sizes, zero = case.data["arguments"]
     data, model = sizes["data"], sizes["tensor"] * sizes["pipeline"]
@@ -63,6 +69,9 @@ def _judge_memory(case: Case, observation: Observation) -> Finding | None:
         ),
         f"ZeRO-{zero} shards one thing more than this does": _states(
             parameters / model, data, zero - 1
+        ),
+        f"ZeRO-{zero} shards what the stages before it do as well: ask zero >= 1, not zero == 1": (
+            _only(parameters / model, data, zero)
         ),
         "this is 4 bytes per parameter: gradients and optimizer state have to be held as well": (
             4 * parameters / model

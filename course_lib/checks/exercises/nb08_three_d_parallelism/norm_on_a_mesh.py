@@ -17,10 +17,11 @@ import torch
 import torch.distributed as dist
 
 from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 
-from ._across_axes import EXACT, MESHES, few_bytes, open
+from ._across_axes import EXACT, MESHES, SHORT, few_bytes, is_short, open
 from ._axes import (
     Sizes,
     coordinates,
@@ -75,7 +76,11 @@ def _judge_norm(case: Case, observation: Observation) -> Finding | None:
         got = number(answered)
         if got is None or not close(got, want, EXACT):
             return Finding(
-                "this is not a number" if got is None else _norm_cause(got, lookalikes, case, at),
+                "this is not a number"
+                if got is None
+                else SHORT
+                if is_short(got, want)
+                else _norm_cause(got, lookalikes, case, at),
                 rank,
                 input=case.label,
                 expected=f"{want:.6f}",
@@ -168,4 +173,8 @@ EXERCISE = Exercise(
         """,
     ),
     passed="on 5 meshes, parts added once, copies once, replicas not at all",
+    contract=Contract(
+        takes="gradients in float64, on some ranks none",
+        sends="a rank sends some numbers, 400 bytes at most",
+    ),
 )
