@@ -1,5 +1,7 @@
 """Known answers to layer_traffic."""
 
+from fractions import Fraction
+
 import torch
 
 from course_lib.checks.known_answers import right, wrong
@@ -68,3 +70,8 @@ def the_rings_two_forgotten(b, s, h, t, element_size):
 @wrong(says="one number is asked: this is a str")
 def with_its_unit(b, s, h, t, element_size):
     return f"{8 * b * s * h * (t - 1) / t * element_size:.0f} bytes"
+
+
+@right
+def as_a_fraction(b, s, h, t, element_size):
+    return Fraction(t - 1, t) * 8 * b * s * h * element_size

@@ -1,5 +1,7 @@
 """Known answers to bubble_fractions."""
 
+from fractions import Fraction
+
 import torch
 
 from course_lib.checks.known_answers import right, wrong
@@ -83,3 +85,8 @@ def never_more_than_one(p, m):
 @wrong(says="the stages work side by side")
 def steps_one_after_the_other(p, m):
     return (p - 1) / (m * p), (p - 1) / m
+
+
+@right
+def as_fractions(p, m):
+    return Fraction(p - 1, m + p - 1), Fraction(p - 1, m)
