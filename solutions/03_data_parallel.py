@@ -621,8 +621,9 @@ print("your guesses:", guessed(guess_after, guess_before))
 # ### Exercise 5: `accumulate` (●● 10 minutes)
 #
 # `ddp` is a `DistributedDataParallel`, `microbatches` a list of `(inputs, targets)` of equal size.
-# Call `ddp(inputs)` itself, as a training loop would. Leave the clipped gradient of the mean loss
-# over everything in `.grad`. Return the norm that it had before clipping.
+# Hold the activations of one microbatch at a time: one forward, its backward, then the next. Leave
+# the clipped gradient of the mean loss over everything in `.grad`. Return the norm that it had
+# before clipping.
 
 
 # %% exercise="accumulate"
@@ -1152,7 +1153,7 @@ print("ready, by place in that list:", by_time)
 # and all must return the same buckets. An all-reduce begins when its last rank has come; a
 # parameter that some rank never had comes last. Fill the buckets as before.
 #
-# One all-reduce of the times is enough (`all_gather` or `broadcast` of tensors would do as well).
+# One all-reduce of the times is enough, and any other way in which the ranks come to agree will do.
 #
 # **Predict** the step on eight machines at 25 Gbit/s, in ms, with buckets of one layer: from the
 # reverse of the list, and by ready time. (24 ms are computation, and an all-reduce takes 1.3 ms.)

@@ -12,6 +12,7 @@ from course_lib.observe import RankWarning, Trace
 from course_lib.ranks import RankError, RankTimeout, collect
 from course_lib.ranks.results import RankResults
 
+from .answer_source import recv_for_its_tensor
 from .exercise import Breach, Case, Exercise, Observation
 from .laws._law import Law
 from .watching import SPAN, Unusable, asked_signature, run_cases
@@ -47,11 +48,13 @@ class Trouble:
         the answer returned made the check's own line raise).
     report: the text to show; for "unattempted" the name of the function with the hole.
     warnings: what went silently wrong before.
+    cause: what the source of the answer shows to be wrong, "" if nothing is known.
     """
 
     kind: str
     report: str
     warnings: list[RankWarning] = field(default_factory=list)
+    cause: str = ""
 
 
 @dataclass
@@ -78,7 +81,7 @@ def collect_job(answer: Callable, job: Job, timeout: float | None = None) -> Out
             device="cpu",
         )
     except RankError as error:
-        return Outcome(trouble=_trouble(error), printed=error.output)
+        return Outcome(trouble=_trouble(error, answer), printed=error.output)
     except ValueError as problem:  # the answer cannot be sent to another process
         return Outcome(trouble=Trouble("failed", str(problem)))
     return Outcome(_observations(results, len(job.cases)), printed=results.output)
@@ -135,7 +138,7 @@ def signature_mismatch(exercise: Exercise, answer: Callable) -> str:
     return ""
 
 
-def _trouble(error: RankError) -> Trouble:
+def _trouble(error: RankError, answer: Callable) -> Trouble:
     for failure in error.failures.values():
         empty = failure.what.startswith("NotImplementedError") and (
             UNATTEMPTED in failure.what or failure.what == "NotImplementedError"
@@ -147,4 +150,6 @@ def _trouble(error: RankError) -> Trouble:
             report = failure.what.removeprefix(f"{Unusable.__name__}: ")
             return Trouble("unusable", report, error.warnings)
     kind = "stuck" if isinstance(error, RankTimeout) else "failed"
-    return Trouble(kind, error.report, error.warnings)
+    whole_number = any("'int'" in failure.what for failure in error.failures.values())
+    cause = recv_for_its_tensor(answer) if whole_number else ""
+    return Trouble(kind, error.report, error.warnings, cause)

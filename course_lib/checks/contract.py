@@ -13,9 +13,9 @@ from typing import Any
 from course_lib.text import listed
 
 GENERAL = (
-    "Unless an exercise says otherwise, your function leaves its arguments as they were, can be "
-    "called again with other sizes, keeps nothing from one call to the next, and sends only what "
-    "its result is made of."
+    "Unless an exercise says otherwise, your function leaves its arguments and the global states "
+    "of random generators as they were, can be called again with other sizes, keeps nothing from "
+    "one call to the next, and sends only what its result is made of."
 )
 
 

@@ -18,6 +18,8 @@ def judge_trouble(case: Case, trouble: Trouble, others_passed: bool = False) -> 
         return Finding(f"the check cannot go on with what your function returned: {trouble.report}")
     if warned := gates.first_warning(trouble.warnings):
         return warned
+    if trouble.cause:
+        return Finding(trouble.cause)
     if others_passed and case.clue:
         return Finding(f"the cases before were right. What is special about this one: {case.clue}")
     # A rank that raised says itself what happened; the case's clue would only be a guess.

@@ -95,6 +95,7 @@ class _Watched:
     returned_from: int = 0
     calls: int = 0
     _of_case: int = 0
+    _results: list[Any] = field(default_factory=list)
     _lives: list[_Life] = field(default_factory=list)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -105,7 +106,9 @@ class _Watched:
             given = [arguments[name] for name in names]
             return self.answer(*given, **{name: arguments[name] for name in kwargs})
 
-        call = Call(arguments, self.exercise.contract, self.calls, carry_out)
+        call = Call(
+            arguments, self.exercise.contract, self.calls, carry_out, earlier=tuple(self._results)
+        )
         self.calls += 1
         self._of_case += 1
         laws = self.laws if self._of_case <= _LOOKED_AT else ()
@@ -114,6 +117,8 @@ class _Watched:
             self._go_on(life)
         call.returned = carry_out()
         self.returned_from += 1
+        if lives:
+            self._results.append(call.returned)
         for life in reversed(lives):
             self._go_on(life)
         self._lives += lives

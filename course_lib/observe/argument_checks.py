@@ -27,7 +27,10 @@ def reason_to_refuse(call: Call) -> tuple[str, str] | None:
 
 def _no_such_rank(call: Call) -> str:
     n = call.group.size()
-    ring = ": the next one in a ring of n is (rank + 1) % n" if call.op in ("send", "recv") else ""
+    ring = ""
+    if call.op in ("send", "recv"):
+        at, sign = ("next", "+") if (call.peer or 0) >= n else ("previous", "-")
+        ring = f": the {at} one in a ring of n is (rank {sign} 1) % n"
     return (
         f"dist.{call.op} names rank {call.peer}, and the {n} ranks of this group are numbered from "
         f"0 to {n - 1}{ring}"

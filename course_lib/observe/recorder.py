@@ -105,15 +105,18 @@ class Recorder:
         self._journal.close()
 
     @classmethod
-    def on_arrival(cls, look: Callable[[CommEvent, list[torch.Tensor]], None] | None) -> None:
+    def on_arrival(
+        cls, look: Callable[[CommEvent, list[torch.Tensor]], None] | None
+    ) -> Callable[[CommEvent, list[torch.Tensor]], None] | None:
         """From now on `look` gets each operation of this rank that was waited for.
 
         With it come the tensors that it wrote, before anybody reads them. None: no longer.
-        RuntimeError where no recorder is open.
+        Returns who got them before. RuntimeError where no recorder is open.
         """
         if cls._open is None:
             raise RuntimeError("no recorder is open in this process, so nothing sees what arrives")
-        cls._open._handles.arrived = look
+        before, cls._open._handles.arrived = cls._open._handles.arrived, look
+        return before
 
     def _introduce(self) -> None:
         if self.rank is None:

@@ -201,6 +201,58 @@ def test_a_result_that_breaks_none():
 
 
 # --------------------------------------------------------------------------------------------------
+# Several results, each in memory of its own
+# --------------------------------------------------------------------------------------------------
+
+
+def with_own_copy(answer, case: Case) -> Any:
+    return plain(answer(case.data["inputs"][dist.get_rank()].clone()))
+
+
+def is_everything(case: Case, observation: Observation) -> Finding | None:
+    for rank, got in enumerate(observation.values):
+        for part, tensor in zip(got, case.data["inputs"], strict=True):
+            if finding := mismatch(part, reference.moved(tensor), rank):
+                return finding
+    return None
+
+
+GATHERED = exercise("(tensor)", two_shapes, with_own_copy, is_everything, Contract(anew=True))
+
+
+def gathered(tensor):
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor)
+    return parts
+
+
+def gathered_in_one_tensor(tensor):
+    """Parts of one tensor that do not overlap are each in memory of their own."""
+    return list(torch.stack(gathered(tensor)))
+
+
+def gathered_around_its_own(tensor):
+    parts = gathered(tensor)
+    parts[dist.get_rank()] = tensor
+    return parts
+
+
+def gathered_twice_over(tensor):
+    both = torch.cat(gathered(tensor)).reshape(-1)
+    return [both[: tensor.numel()].view(tensor.shape), both[-tensor.numel() :].view(tensor.shape)]
+
+
+@pytest.mark.parametrize("answer", [gathered, gathered_in_one_tensor, gathered_twice_over])
+def test_results_in_memory_of_their_own(answer):
+    assert rejection(GATHERED, answer) == ""
+
+
+def test_a_result_that_is_an_argument():
+    says = "entry [0] of the result lies in the memory of `tensor`"
+    assert says in rejection(GATHERED, gathered_around_its_own)
+
+
+# --------------------------------------------------------------------------------------------------
 # A model, and a function to be called after each backward
 # --------------------------------------------------------------------------------------------------
 

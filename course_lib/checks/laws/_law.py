@@ -1,6 +1,6 @@
 """What a law is, and the call that it looks at."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ class Call:
     arguments: by name; a law may put others in their place before the call.
     returned: what came, from the first `yield` on.
     number: how many calls this process had seen before.
+    earlier: what the calls before returned.
     again: calls the answer once more, with the arguments as they are now, and no law around it.
     """
 
@@ -26,6 +27,7 @@ class Call:
     number: int
     again: Callable[[], Any]
     returned: Any = None
+    earlier: Sequence[Any] = ()
 
 
 @dataclass(frozen=True)

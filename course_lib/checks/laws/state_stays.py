@@ -2,6 +2,7 @@
 
 import os
 import random
+import sys
 from typing import Any
 
 import torch
@@ -33,6 +34,9 @@ def _settings(random_too: bool) -> dict[str, Any]:
     if random_too:
         found["the state of torch's random generator"] = torch.get_rng_state().tolist()
         found["the state of Python's random generator"] = random.getstate()
+        if "numpy" in sys.modules:
+            _, words, position, *_ = sys.modules["numpy"].random.get_state()
+            found["the state of numpy's random generator"] = (words.tolist(), position)
     return found
 
 

@@ -116,6 +116,7 @@ def _described_tensor(value: torch.Tensor, tensors: list[bytes]) -> Any:
     if value.layout != torch.strided or value.is_meta or value.dtype not in _NAMES:
         return _described(Other(f"a tensor of {value.dtype}, {value.layout}"), tensors)
     flat = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    flat = flat.as_strided(flat.shape, (1,))  # one element that was expanded has a stride of 0
     tensors.append(flat.view(torch.uint8).numpy().tobytes())
     return {"tag": "tensor", "dtype": _NAMES[value.dtype], "shape": list(value.shape)}
 

@@ -1,6 +1,7 @@
 """Known answers to all_gather_by_sends."""
 
 import itertools
+import threading
 
 import torch
 import torch.distributed as dist
@@ -13,7 +14,7 @@ from ._common import others
 @right
 def all_gather_at_once(tensor):
     n, me = dist.get_world_size(), dist.get_rank()
-    pieces = [tensor if i == me else torch.empty_like(tensor) for i in range(n)]
+    pieces = [tensor.clone() if i == me else torch.empty_like(tensor) for i in range(n)]
     operations = [
         operation
         for i in range(n)
@@ -56,6 +57,32 @@ def all_gather_into_one_tensor(tensor):
     return list(everything)
 
 
+@right
+def all_gather_with_threads(tensor):
+    n, me = dist.get_world_size(), dist.get_rank()
+    pieces = [tensor.clone() for _ in range(n)]
+    senders = [threading.Thread(target=dist.send, args=(tensor, i)) for i in others()]
+    for sender in senders:
+        sender.start()
+    for i in range(n):
+        if i != me:
+            dist.recv(pieces[i], i)
+    for sender in senders:
+        sender.join()
+    return pieces
+
+
+@right
+def all_gather_by_tags(tensor):
+    """All at once, each message with its sender as the tag; rows of one tensor, unbound."""
+    me, everything = dist.get_rank(), torch.stack([tensor] * dist.get_world_size())
+    works = [dist.isend(tensor, other, tag=me) for other in others()]
+    works += [dist.irecv(everything[other], other, tag=other) for other in others()]
+    for work in works:
+        work.wait()
+    return everything.unbind()
+
+
 def gathered(tensor, pieces):
     """Everyone sends to everyone, into `pieces`; returns them."""
     works = [dist.isend(tensor, other) for other in others()]
@@ -83,7 +110,7 @@ def all_but_ones_own(tensor):
     return [pieces[other] for other in others()]
 
 
-@wrong(says="entry 0 of the list is not rank 0's tensor")
+@wrong(says="the right tensors, in another order: entry i is rank i's")
 def own_tensor_first(tensor):
     pieces = gathered(tensor, new_pieces(tensor))
     return [tensor, *(pieces[other] for other in others())]
@@ -145,3 +172,50 @@ def nothing_but_ones_own(tensor):
 @wrong(says="nothing has been received into it")
 def copies_of_ones_own(tensor):
     return [tensor.clone() for _ in range(dist.get_world_size())]
+
+
+def broadcast(tensor, root):
+    if dist.get_rank() == root:
+        for other in others():
+            dist.send(tensor, other)
+    else:
+        dist.recv(tensor, root)
+
+
+@wrong(says="lies in the memory of `tensor`")
+def ones_own_without_a_copy(tensor):
+    pieces = new_pieces(tensor)
+    pieces[dist.get_rank()] = tensor
+    return gathered(tensor, pieces)
+
+
+@wrong(says="rank 0's turn has overwritten it before it was sent")
+def broadcasts_of_the_argument(tensor):
+    pieces = []
+    for root in range(dist.get_world_size()):
+        broadcast(tensor, root)
+        pieces.append(tensor.clone())
+    return pieces
+
+
+@wrong(says="which is what dist.recv returns: the number of the sender")
+def what_recv_returns(tensor):
+    pieces = new_pieces(tensor)
+    works = [dist.isend(tensor, other) for other in others()]
+    for other in others():
+        pieces[other] = dist.recv(pieces[other], other)
+    for work in works:
+        work.wait()
+    return pieces
+
+
+kept = {}
+
+
+@wrong(says="has changed while it was called again")
+def pieces_kept_for_the_next_call(tensor):
+    key = tensor.shape, tensor.dtype
+    if key not in kept:
+        kept[key] = new_pieces(tensor)
+    kept[key][dist.get_rank()].copy_(tensor)
+    return gathered(tensor, list(kept[key]))

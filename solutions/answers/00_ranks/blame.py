@@ -1,5 +1,7 @@
 """Known answers to blame."""
 
+import numpy
+
 from course_lib.checks.known_answers import right, wrong
 
 
@@ -16,6 +18,37 @@ def blame(waits):
             seen.add(here)
             here = arrows.get(here, here)
     return sorted(ends | {rank for rank, seen in reached.items() if rank in seen})
+
+
+@right
+def blame_where_long_walks_end(waits):
+    """As many steps as there are ranks, for all at once; a tuple of numpy's numbers."""
+    here = [rank for rank, peer in waits.items() if peer is not None]
+    for _ in waits:
+        here = [rank if waits[rank] is None else waits[rank] for rank in here]
+    return tuple(numpy.int64(rank) for rank in sorted(set(here)))
+
+
+@right
+def blame_by_peeling(waits):
+    """Who is waited for by nobody is innocent; take it away, and again."""
+    left = dict(waits)
+    while free := set(left) - set(left.values()):
+        for rank in free:
+            left.pop(rank)
+    return numpy.array(sorted(left), dtype=int)
+
+
+@right
+def blame_recursively(waits):
+    def ends(rank, path=()):
+        if waits[rank] is None:
+            return {rank} if path else set()
+        if rank in path:
+            return set(path[path.index(rank) :])
+        return ends(waits[rank], (*path, rank))
+
+    return sorted(set().union(*map(ends, waits)))
 
 
 @wrong(says="nobody waits for rank")
@@ -93,3 +126,32 @@ def blame_for_each_wait(waits):
 @wrong(says="you returned a set")
 def blame_as_a_set(waits):
     return {walked(waits, rank)[1] for rank in waits}
+
+
+@wrong(says="rank 0 counts as nobody")
+def blame_with_rank_0_for_nobody(waits):
+    found = set()
+    for rank in waits:
+        path = []
+        while waits[rank] and rank not in path:
+            path.append(rank)
+            rank = waits[rank]
+        found.update(path[path.index(rank) :] if rank in path else [rank] if path else [])
+    return sorted(found)
+
+
+@wrong(says="to where the chain ends")
+def blame_after_three_steps(waits):
+    found = set()
+    for rank, peer in waits.items():
+        for _ in range(3):
+            rank = rank if waits[rank] is None else waits[rank]
+        found.update([] if peer is None else [rank])
+    return sorted(found)
+
+
+@wrong(says="the argument `waits` is not what it was before the call")
+def blame_and_take_apart(waits):
+    found = blame_by_peeling(waits).tolist()
+    waits.clear()
+    return found

@@ -1,6 +1,7 @@
 """Known answers to broadcast_by_sends."""
 
 import itertools
+import threading
 
 import torch
 import torch.distributed as dist
@@ -42,6 +43,40 @@ def broadcast_all_at_once(tensor, root):
     else:
         dist.irecv(tensor, root).wait()
     return tensor
+
+
+@right
+def broadcast_with_threads(tensor, root):
+    if dist.get_rank() != root:
+        dist.recv(tensor, root)
+        return
+    senders = [threading.Thread(target=dist.send, args=(tensor, other)) for other in others()]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+
+
+@right
+def broadcast_from_a_copy(tensor, root):
+    """Copies on both ends, and a barrier that nobody needs."""
+    copy = tensor.clone(memory_format=torch.contiguous_format)
+    dist.barrier()
+    if dist.get_rank() == root:
+        for work in [dist.isend(copy, other) for other in others()]:
+            work.wait()
+    else:
+        dist.irecv(copy, root).wait()
+        tensor.copy_(copy)
+
+
+@wrong(says="the root is rank 2 here, and not rank 0")
+def the_sender_is_always_0(tensor, root):
+    if dist.get_rank() == 0:
+        for other in others():
+            dist.send(tensor, other)
+    else:
+        dist.recv(tensor, root)
 
 
 @wrong(says="the root is rank 2 here, and not rank 0")
@@ -133,3 +168,23 @@ def broadcast_without_waiting(tensor, root):
     else:
         dist.irecv(tensor, root)
         tensor += 0
+
+
+@wrong(says="a tensor of no dimensions")
+def broadcast_into_a_slice(tensor, root):
+    if dist.get_rank() == root:
+        for other in others():
+            dist.send(tensor, other)
+    else:
+        arriving = torch.empty_like(tensor)
+        dist.recv(arriving, root)
+        tensor[:] = arriving
+
+
+@wrong(says="the previous one in a ring of n is (rank - 1) % n")
+def a_chain_that_does_not_close(tensor, root):
+    me, n = dist.get_rank(), dist.get_world_size()
+    if me != root:
+        dist.recv(tensor, me - 1)
+    if me < n - 1:
+        dist.send(tensor, me + 1)

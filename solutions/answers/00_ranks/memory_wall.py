@@ -1,6 +1,10 @@
 """Known answers to memory_wall."""
 
 import math
+from collections import namedtuple
+from fractions import Fraction
+
+import numpy
 
 from course_lib.checks.known_answers import right, wrong
 
@@ -9,6 +13,43 @@ from course_lib.checks.known_answers import right, wrong
 def memory_wall(parameters, device_bytes):
     needed = parameters << 4
     return [parameters << 2, needed, -(-needed // device_bytes)]
+
+
+Wall = namedtuple("Wall", "hold train devices")
+
+
+@right
+def wall_by_name_and_place(parameters, device_bytes):
+    train = Fraction(16 * parameters)
+    return Wall(numpy.int64(4 * parameters), train, math.ceil(train / device_bytes))
+
+
+@right
+def wall_as_an_array(parameters, device_bytes):
+    train = 16 * parameters
+    return numpy.array([4 * parameters, train, -(-train // device_bytes)])
+
+
+@right
+def wall_in_floats(parameters, device_bytes):
+    train = 16.0 * parameters
+    return [4.0 * parameters, train, float(math.ceil(train / device_bytes))]
+
+
+@wrong(says="20 bytes are hold and train added up")
+def wall_with_weights_twice(parameters, device_bytes):
+    return 4 * parameters, 20 * parameters, math.ceil(20 * parameters / device_bytes)
+
+
+@wrong(says="this is `train`: hold comes first")
+def wall_turned_round(parameters, device_bytes):
+    return 16 * parameters, 4 * parameters, math.ceil(16 * parameters / device_bytes)
+
+
+@wrong(says="one is in GB here, and the other in GiB")
+def wall_of_two_units(parameters, device_bytes):
+    gib, gb = 16 * parameters / 2**30, device_bytes / 1e9
+    return 4 * parameters, 16 * parameters, math.ceil(gib / gb)
 
 
 @wrong(says="only the optimizer's 12 bytes")

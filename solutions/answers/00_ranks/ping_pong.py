@@ -1,5 +1,6 @@
 """Known answers to ping_pong."""
 
+import numpy
 import torch
 import torch.distributed as dist
 
@@ -34,6 +35,36 @@ def ping_pong_with_two_balls(ball, rounds):
         if me == 1:
             dist.send(ball + 1, 0)
     return seen
+
+
+@right
+def ping_pong_of_an_array(ball, rounds):
+    """Numbers of numpy, and messages of no dimension."""
+    me, number = dist.get_rank(), int(ball)
+    seen, arriving = [], torch.tensor(0)
+    for _ in range(rounds if me < 2 else 0):
+        if me == 0:
+            dist.send(torch.tensor(number + 1), 1)
+        dist.recv(arriving, 1 - me)
+        number = arriving.item()
+        seen.append(number)
+        if me == 1:
+            dist.send(torch.tensor(number + 1), 0)
+    return numpy.array(seen, dtype=numpy.int64)
+
+
+@right
+def ping_pong_by_recursion(ball, rounds):
+    me = dist.get_rank()
+    if me > 1 or rounds == 0:
+        return ()
+    if me == 0:
+        dist.send(ball.add_(1), 1)
+    dist.recv(ball, 1 - me)
+    first = numpy.int64(ball)
+    if me == 1:
+        dist.send(ball.add_(1), 0)
+    return (first, *ping_pong_by_recursion(ball, rounds - 1))
 
 
 @wrong(says="ranks 0 and 1 all send first")
@@ -139,3 +170,57 @@ def computed_after_one_message(ball, rounds):
     else:
         dist.recv(ball, 0)
     return [ball.item() + 2 * k + (1 if me else 2) for k in range(rounds)]
+
+
+@wrong(says="whoever has the ball adds 1 before it sends")
+def one_adds_for_both(ball, rounds):
+    return played(ball, rounds, torch.Tensor.item, *((1, 1) if dist.get_rank() == 0 else (0, 0)))
+
+
+@wrong(says="these are not the numbers in the messages that arrived")
+def junk_after_the_first(ball, rounds):
+    me, start = dist.get_rank(), ball.clone()
+    if me == 0 and rounds:
+        dist.send(start, 1)
+    elif me == 1 and rounds:
+        dist.recv(start, 0)
+    for hit in range(1, 2 * rounds if me < 2 else 0):
+        if hit % 2 == me:
+            dist.send(ball, 1 - me)
+        else:
+            dist.recv(ball, 1 - me)
+    return [start.item() + 2 * k + (1 if me else 2) for k in range(rounds)] if me < 2 else []
+
+
+@wrong(says="a partner such as (rank + 1) % n is one of them")
+def the_partner_of_a_ring(ball, rounds):
+    me, seen = dist.get_rank(), []
+    other = (me + 1) % dist.get_world_size()
+    for _ in range(rounds if me < 2 else 0):
+        if me == 0:
+            ball += 1
+            dist.send(ball, other)
+        dist.recv(ball, other)
+        seen.append(ball.item())
+        if me == 1:
+            ball += 1
+            dist.send(ball, other)
+    return seen
+
+
+@wrong(says="a player receives one number in each round")
+def at_most_ten_rounds(ball, rounds):
+    return played(ball, min(rounds, 10), torch.Tensor.item)
+
+
+@wrong(says="`ball = dist.recv(ball, 1 - me)` puts a number where a tensor is expected")
+def what_recv_returns(ball, rounds):
+    me, seen = dist.get_rank(), []
+    for _ in range(rounds if me < 2 else 0):
+        if me == 0:
+            dist.send(ball + 1, 1)
+        ball = dist.recv(ball, 1 - me)
+        seen.append(ball.item())
+        if me == 1:
+            dist.send(ball + 1, 0)
+    return seen

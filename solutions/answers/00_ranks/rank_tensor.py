@@ -1,5 +1,6 @@
 """Known answers to rank_tensor."""
 
+import numpy
 import torch
 import torch.distributed as dist
 
@@ -9,6 +10,22 @@ from course_lib.checks.known_answers import right, wrong
 @right
 def rank_tensor(size):
     return torch.ones(size).mul_(dist.get_rank())
+
+
+@right
+def rank_without_memory_of_its_own(size):
+    """One number, seen `size` times."""
+    return torch.tensor(float(dist.get_rank())).expand(size)
+
+
+@right
+def rank_from_numpy(size):
+    return torch.from_numpy(numpy.full(size, dist.get_rank(), dtype="float32"))
+
+
+@right
+def rank_from_a_list(size):
+    return torch.Tensor([dist.get_rank()] * size)
 
 
 NOTEBOOKS_RANK = 0
@@ -59,3 +76,23 @@ def rank_that_is_told(size):
 @wrong(says="raised IndexError")
 def rank_out_of_a_table(size):
     return [torch.full((size,), float(rank)) for rank in range(4)][dist.get_rank()]
+
+
+@wrong(says="the dtype is float64: ask for dtype=torch.float32")
+def rank_in_float64(size):
+    return torch.full((size,), dist.get_rank(), dtype=torch.float64)
+
+
+kept = {}
+
+
+@wrong(says="in the memory of what an earlier call returned")
+def rank_kept_for_the_next_call(size):
+    if size not in kept:
+        kept[size] = torch.full((size,), float(dist.get_rank()))
+    return kept[size]
+
+
+@wrong(says="every rank returned the same")
+def rank_from_a_table_of_small_sizes(size):
+    return torch.full((size,), float(dist.get_rank() if size < 10 else 0))

@@ -1,6 +1,7 @@
 """Known answers to scatter_by_sends."""
 
 import os
+import threading
 
 import torch
 import torch.distributed as dist
@@ -18,6 +19,32 @@ def scatter_by_sends(output, pieces, root):
     output[...] = pieces[root]
     for work in [dist.isend(piece, i) for i, piece in enumerate(pieces) if i != root]:
         work.wait()
+
+
+@right
+def scatter_with_threads(output, pieces, root):
+    if dist.get_rank() != root:
+        dist.recv(output, root)
+        return
+    senders = [threading.Thread(target=dist.send, args=(pieces[i], i)) for i in others()]
+    for sender in senders:
+        sender.start()
+    output.copy_(pieces[root])
+    for sender in senders:
+        sender.join()
+
+
+@right
+def scatter_by_a_new_tensor(output, pieces, root):
+    if pieces:
+        operations = [dist.P2POp(dist.isend, pieces[i], i) for i in others()]
+        mine = pieces[root]
+    else:
+        mine = torch.empty_like(output, memory_format=torch.contiguous_format)
+        operations = [dist.P2POp(dist.irecv, mine, root)]
+    for work in dist.batch_isend_irecv(operations) if operations else ():
+        work.wait()
+    output.copy_(mine)
 
 
 def scattered(output, pieces, root, which=lambda rank: rank):
@@ -94,7 +121,7 @@ def last_piece_forgotten(output, pieces, root):
         dist.recv(output, root)
 
 
-@wrong(says="the root is rank 3 here, and not rank 0")
+@wrong(says="the root is rank 2 here, and not rank 0")
 def scattered_from_rank_0(output, pieces, root):
     if dist.get_rank() == 0:
         for other in others():
@@ -114,3 +141,17 @@ def leaves_when_done(output, pieces, root):
     scattered(output, pieces, root)
     if dist.get_rank() != root:
         os._exit(0)
+
+
+@wrong(says="the argument `pieces[0]` is not what it was before the call")
+def clears_what_it_has_sent(output, pieces, root):
+    scattered(output, pieces, root)
+    for piece in pieces or ():
+        piece.zero_()
+
+
+@wrong(says="`pieces[0]` is another tensor than before the call")
+def takes_its_piece_out(output, pieces, root):
+    scattered(output, pieces, root)
+    if pieces:
+        del pieces[root]

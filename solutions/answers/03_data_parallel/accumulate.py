@@ -2,6 +2,7 @@
 
 import math
 
+import numpy
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -35,6 +36,30 @@ def accumulate_by_turns(ddp, loss, microbatches, max_norm):
         with nullcontext() if i == len(microbatches) else ddp.no_sync():
             (loss(ddp(x), y) / len(microbatches)).backward()
     return nn.utils.clip_grad_norm_(ddp.module.parameters(), max_norm)
+
+
+@right
+def accumulate_by_the_flag(ddp, loss, microbatches, max_norm):
+    """What no_sync does, by hand, and a norm of numpy."""
+    k = len(microbatches)
+    for i, (x, y) in enumerate(microbatches, 1):
+        ddp.require_backward_grad_sync = i == k
+        loss(ddp(x), y).div(k).backward()
+    grads = [p.grad for p in ddp.parameters() if p.requires_grad]
+    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in grads]))
+    if norm > max_norm:
+        torch._foreach_mul_(grads, float(max_norm / norm))
+    return numpy.float64(norm)
+
+
+@right
+def accumulate_through_the_module(ddp, loss, microbatches, max_norm):
+    """What does not go through ddp is not sent either."""
+    *first, (x, y) = microbatches
+    for inputs, targets in first:
+        (loss(ddp.module(inputs), targets) / len(microbatches)).backward()
+    (loss(ddp(x), y) / len(microbatches)).backward()
+    return nn.utils.clip_grad_norm_(ddp.parameters(), max_norm)
 
 
 clip = nn.utils.clip_grad_norm_
@@ -129,3 +154,23 @@ def zero_grad_in_between(ddp, loss, microbatches, max_norm):
 def the_norm_after_clipping(ddp, loss, microbatches, max_norm):
     accumulated(ddp, loss, microbatches, 1 / len(microbatches))
     clip(ddp.parameters(), max_norm)
+
+
+@wrong(says="the activations of several microbatches are held at once")
+def one_backward_for_all(ddp, loss, microbatches, max_norm):
+    sum(loss(ddp(x), y) / len(microbatches) for x, y in microbatches).backward()
+    return clip(ddp.parameters(), max_norm)
+
+
+@wrong(says="the activations of several microbatches are held at once")
+def one_large_batch(ddp, loss, microbatches, max_norm):
+    x, y = map(torch.cat, zip(*microbatches, strict=True))
+    loss(ddp(x), y).backward()
+    return clip(ddp.parameters(), max_norm)
+
+
+@wrong(says="a microbatch runs forward more than once")
+def a_forward_to_look_at_the_loss(ddp, loss, microbatches, max_norm):
+    with torch.no_grad():
+        print(loss(ddp(microbatches[0][0]), microbatches[0][1]).item())
+    return accumulate(ddp, loss, microbatches, max_norm)

@@ -1,5 +1,7 @@
 """Known answers to average_in_buckets."""
 
+import functools
+
 import torch
 import torch.distributed as dist
 
@@ -64,6 +66,8 @@ def in_buckets(
     in_line=True,
     write_back=True,
     gradient_of=lambda p: p.grad,
+    complete=None,
+    clear=True,
 ):
     n = dist.get_world_size()
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -86,8 +90,10 @@ def in_buckets(
         under_way[i] = work, buffer
 
     def hook_of(i):
-        def hook(_):
+        def hook(p):
             missing[i] -= 1
+            if complete:
+                missing[i] = 0 if complete(p, buckets[i]) else 1
             if at_the_end:
                 return
             if not in_line and missing[i] == 0:
@@ -112,10 +118,92 @@ def in_buckets(
             for p, part in zip(buckets[i], parts, strict=True):
                 if write_back:
                     p.grad = part.view_as(p)
-        under_way.clear()
+        if clear:
+            under_way.clear()
         missing[:] = [len(bucket) for bucket in buckets]
 
     return synchronize
+
+
+@right
+def buckets_of_what_hooks_get(model, bucket_bytes):
+    """Hooks of tensors, which get the gradient; kept by parameter, averaged on arrival."""
+    n = dist.get_world_size()
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    buckets, kept, flying = [[]], {}, []
+    for p in reversed(parameters):
+        if buckets[-1] and sum(q.nbytes for q in buckets[-1]) + p.nbytes > bucket_bytes:
+            buckets.append([])
+        buckets[-1].append(p)
+
+    def leave(everything=False):
+        while len(flying) < len(buckets):
+            bucket = buckets[len(flying)]
+            if not everything and any(p not in kept for p in bucket):
+                return
+            parts = [kept.get(p, torch.zeros_like(p)).reshape(-1) for p in bucket]
+            flat = torch.cat(parts)
+            flying.append((dist.all_reduce(flat, async_op=True), flat, bucket))
+
+    def note(p, gradient):
+        kept[p] = gradient.detach().clone()
+        leave()
+
+    for p in parameters:
+        p.register_hook(functools.partial(note, p))
+
+    def synchronize():
+        leave(everything=True)
+        for work, flat, bucket in flying:
+            work.wait()
+            for p, part in zip(bucket, flat.split([p.numel() for p in bucket]), strict=True):
+                p.grad = part.view_as(p) / n
+        flying.clear()
+        kept.clear()
+
+    return synchronize
+
+
+class Buckets:
+    """The same as an object: what it returns is a bound method."""
+
+    def __init__(self, model, bucket_bytes):
+        self.buckets, self.works = [], []
+        room = 0
+        for p in [p for p in model.parameters() if p.requires_grad][::-1]:
+            if p.nbytes > room:
+                self.buckets.append([])
+                room = bucket_bytes
+            self.buckets[-1].append(p)
+            room -= p.nbytes
+            p.register_post_accumulate_grad_hook(self.arrived)
+        self.ready = set()
+
+    def arrived(self, parameter):
+        self.ready.add(parameter)
+        self.send(lambda bucket: self.ready.issuperset(bucket))
+
+    def send(self, may_leave):
+        for bucket in self.buckets[len(self.works) :]:
+            if not may_leave(bucket):
+                break
+            for p in bucket:
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            flat = torch.nn.utils.parameters_to_vector([p.grad for p in bucket])
+            self.works.append((dist.all_reduce(flat, async_op=True), flat))
+
+    def synchronize(self):
+        self.send(lambda bucket: True)
+        for bucket, (work, flat) in zip(self.buckets, self.works, strict=True):
+            work.wait()
+            flat.div_(dist.get_world_size())
+            torch.nn.utils.vector_to_parameters(flat, [p.grad for p in bucket])
+        self.works, self.ready = [], set()
+
+
+@right
+def buckets_of_an_object(model, bucket_bytes):
+    return Buckets(model, bucket_bytes).synchronize
 
 
 @wrong(says="exactly 2 times the reference: you summed, and an average is")
@@ -133,7 +221,7 @@ def buckets_never_copied_back(model, bucket_bytes):
     return in_buckets(model, bucket_bytes, write_back=False)
 
 
-@wrong(says="the values differ")
+@wrong(says="this is the parameter itself: a hook of register_post_accumulate")
 def the_hooks_argument_as_gradient(model, bucket_bytes):
     """The argument of the hook is the parameter: picotron's hook took it for the gradient."""
     return in_buckets(model, bucket_bytes, gradient_of=lambda grad: grad)
@@ -164,7 +252,7 @@ def one_bucket_for_all(model, bucket_bytes):
     return in_buckets(model, 10**9)
 
 
-@wrong(says="a bucket that waits for it never leaves: send it in synchronize")
+@wrong(says="never leaves, so send it in synchronize, with zeros")
 def what_is_missing_is_forgotten(model, bucket_bytes):
     return in_buckets(model, bucket_bytes, flush=False)
 
@@ -183,3 +271,13 @@ def synchronize_is_called(model, bucket_bytes):
 def the_courses_own_buckets(model, bucket_bytes):
     DataParallel(model, None, bucket_bytes, bucket_bytes)
     return lambda: None
+
+
+@wrong(says="the one that is listed last need not come last")
+def when_the_last_listed_is_there(model, bucket_bytes):
+    return in_buckets(model, bucket_bytes, complete=lambda p, bucket: p is bucket[-1])
+
+
+@wrong(says="Step 0 was right: what is still there from it?")
+def works_are_never_cleared(model, bucket_bytes):
+    return in_buckets(model, bucket_bytes, clear=False)

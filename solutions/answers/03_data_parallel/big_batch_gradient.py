@@ -46,6 +46,22 @@ def big_batch_gradient_weighted(model, loss, inputs, targets):
     return total / n
 
 
+@right
+def big_batch_gradient_with_a_float32_weight(model, loss, inputs, targets):
+    rows, value = torch.tensor(float(len(inputs))), torch.zeros(1, dtype=torch.float64)
+    total = rows.clone()
+    dist.all_reduce(total)
+    if len(inputs):
+        weighted = loss(model(inputs), targets) * (rows / total)
+        weighted.backward()
+        value += weighted.detach()
+    for p in filter(lambda p: p.requires_grad, model.parameters()):
+        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+        dist.all_reduce(p.grad)
+    dist.all_reduce(value)
+    return value.squeeze()
+
+
 def reduce_gradients(model, scale=1.0, zeros=True):
     for parameter in model.parameters():
         if not parameter.requires_grad or (parameter.grad is None and not zeros):
@@ -174,4 +190,16 @@ def reduced_twice_and_halved(model, loss, inputs, targets):
         (value * share).backward()
     reduce_gradients(model)
     reduce_gradients(model, 1 / n)
+    return mean_over_all(value, share)
+
+
+@wrong(says="this one goes wrong when the function was called before in the same process")
+def all_rows_kept_for_the_next_call(model, loss, inputs, targets, total=[]):
+    if not total:
+        total.append(all_rows(inputs))
+    value, share = torch.zeros((), dtype=torch.float64), len(inputs) / total[0]
+    if len(inputs):
+        value = loss(model(inputs), targets)
+        (value * share).backward()
+    reduce_gradients(model)
     return mean_over_all(value, share)

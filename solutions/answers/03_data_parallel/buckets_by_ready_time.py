@@ -2,6 +2,7 @@
 
 import math
 
+import numpy
 import torch
 import torch.distributed as dist
 
@@ -38,6 +39,24 @@ def buckets_in_tuples(ready, sizes, bucket_bytes):
         else:
             buckets = (*buckets, (i,))
     return buckets
+
+
+@right
+def buckets_by_objects(ready, sizes, bucket_bytes):
+    every = [None] * dist.get_world_size()
+    dist.all_gather_object(every, ready)
+    latest = [
+        max(math.inf if t is None else t for t in times) for times in zip(*every, strict=True)
+    ]
+    return by_times(latest, sizes, bucket_bytes)
+
+
+@right
+def buckets_by_reduce_and_broadcast(ready, sizes, bucket_bytes):
+    times = torch.tensor([math.inf if t is None else t for t in ready])
+    dist.reduce(times, 0, op=dist.ReduceOp.MAX)
+    dist.broadcast(times, 0)
+    return [numpy.array(bucket) for bucket in by_times(times.tolist(), sizes, bucket_bytes)]
 
 
 def agreed(ready, op=dist.ReduceOp.MAX, never=math.inf):
@@ -120,3 +139,8 @@ def full_and_one_more(ready, sizes, bucket_bytes):
         buckets[-1].append(i)
         filled += sizes[i] + 1
     return buckets
+
+
+@wrong(says="these are tensors: tolist() makes numbers")
+def buckets_of_tensors(ready, sizes, bucket_bytes):
+    return [list(torch.tensor(b)) for b in by_times(agreed(ready), sizes, bucket_bytes)]

@@ -1,5 +1,9 @@
 """Known answers to learning_rate."""
 
+from fractions import Fraction
+
+import numpy
+
 from course_lib.checks.known_answers import right, wrong
 
 
@@ -8,6 +12,19 @@ def learning_rate(step, base_rate, base_batch, batch, warmup_steps):
     k = batch / base_batch
     share = min(1.0, step / warmup_steps) if warmup_steps else 1.0
     return base_rate * (1 + (k - 1) * share)
+
+
+@right
+def learning_rate_in_fractions(step, base_rate, base_batch, batch, warmup_steps):
+    rate, full = Fraction(base_rate), Fraction(base_rate) * batch / base_batch
+    return full if step >= warmup_steps else rate + (full - rate) * Fraction(step, warmup_steps)
+
+
+@right
+def learning_rate_by_interpolation(step, base_rate, base_batch, batch, warmup_steps):
+    full = base_rate * batch / base_batch
+    points = ([0, warmup_steps], [base_rate, full]) if warmup_steps else ([0], [full])
+    return numpy.interp(step, *points)
 
 
 @wrong(says="the rate stays as it was")

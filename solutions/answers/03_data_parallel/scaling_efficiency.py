@@ -1,5 +1,9 @@
 """Known answers to scaling_efficiency."""
 
+import functools
+from fractions import Fraction
+
+import numpy
 import torch
 
 from course_lib.checks.known_answers import right, wrong
@@ -13,6 +17,21 @@ def scaling_efficiency(forward, backward, ready, sizes, seconds):
         tail += seconds(size)
         longest = max(longest, moment + tail)
     return torch.tensor((forward + backward) / (forward + longest), dtype=torch.float64)
+
+
+@right
+def efficiency_as_a_fold(forward, backward, ready, sizes, seconds):
+    buckets = zip(ready, map(seconds, sizes), strict=True)
+    last = functools.reduce(lambda free, bucket: max(free, bucket[0]) + bucket[1], buckets, 0)
+    return numpy.float64(forward + backward) / (forward + numpy.maximum(backward, last))
+
+
+@right
+def efficiency_in_fractions(forward, backward, ready, sizes, seconds):
+    free = Fraction(0)
+    for moment, size in zip(ready, sizes, strict=True):
+        free = max(free, Fraction(moment)) + Fraction(seconds(size))
+    return Fraction(forward + backward) / (Fraction(forward) + max(Fraction(backward), free))
 
 
 def costs_of(sizes, seconds):
@@ -69,3 +88,8 @@ def per_cent(forward, backward, ready, sizes, seconds):
 @wrong(says="the forward pass is part of the step as well")
 def without_the_forward_pass(forward, backward, ready, sizes, seconds):
     return backward / max(backward, last_arrival(ready, sizes, seconds))
+
+
+@wrong(says="max(backward, ...)")
+def a_step_of_the_network(forward, backward, ready, sizes, seconds):
+    return (forward + backward) / (forward + last_arrival(ready, sizes, seconds))

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy
 import torch
 
 from course_lib.checks.known_answers import right, wrong
@@ -23,6 +24,20 @@ def shard_indices_tensor(samples, rank, world_size, epoch, seed):
     generator = torch.Generator()
     generator.manual_seed(seed + epoch)
     return torch.randperm(samples, generator=generator).tensor_split(world_size)[rank]
+
+
+@right
+def shard_indices_of_numpy(samples, rank, world_size, epoch, seed):
+    order = numpy.random.default_rng([seed, epoch]).permutation(samples)
+    return list(order[rank::world_size])
+
+
+@right
+def shard_indices_in_a_fork(samples, rank, world_size, epoch, seed):
+    """Torch's own generator, put back afterwards; a tuple."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1000 * seed + epoch)
+        return tuple(torch.randperm(samples).tolist()[rank::world_size])
 
 
 def shuffled(samples, seed):
@@ -84,3 +99,24 @@ def shuffled_after_the_cut(samples, rank, world_size, epoch, seed):
 @wrong(says="another seed gives the same order")
 def without_the_seed(samples, rank, world_size, epoch, seed):
     return shuffled(samples, epoch)[rank::world_size]
+
+
+@wrong(says="another in every process (PYTHONHASHSEED)")
+def seeded_by_the_hash_of_a_text(samples, rank, world_size, epoch, seed):
+    return shuffled(samples, hash(f"{seed}, epoch {epoch}") % 2**31)[rank::world_size]
+
+
+@wrong(says="the state of numpy's random generator is another than before")
+def numpys_global_state(samples, rank, world_size, epoch, seed):
+    numpy.random.seed(seed + epoch)
+    return numpy.random.permutation(samples)[rank::world_size]
+
+
+@wrong(says="these are tensors: tolist() makes numbers")
+def a_list_of_tensors(samples, rank, world_size, epoch, seed):
+    return [torch.tensor(i) for i in shuffled(samples, seed + epoch)[rank::world_size]]
+
+
+@wrong(says="another seed gives the same order")
+def seed_times_epoch(samples, rank, world_size, epoch, seed):
+    return shuffled(samples, seed * epoch)[rank::world_size]

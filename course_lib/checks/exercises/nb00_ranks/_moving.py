@@ -10,12 +10,16 @@ from course_lib.checks.exercise import Case, Finding
 from course_lib.checks.glimpse import glimpse_inputs
 from course_lib.text import counted
 
+POINT = "a tensor of no dimensions: tensor[:] = ... fails on it, and tensor.copy_(...) works"
 ALONE = "one rank has nobody to send to, and nobody to receive from"
 
 
-def legible(world_size: int, numel: int, root: int = 0, clue: str = "") -> Case:
+def legible(world_size: int, numel: int, root: int = 0) -> Case:
     """Rank r holds (1, 2, 3, ...) x 10^r, as float32."""
+    clue = ""
     tensors = [t.float() for t in inputs.by_powers_of_ten(world_size, numel)]
+    if root:
+        clue = f"the root is rank {root} here, and not rank 0"
     return _case(tensors, root, clue)
 
 
@@ -34,8 +38,6 @@ def drawn(
 def _case(tensors: list[torch.Tensor], root: int, clue: str) -> Case:
     n, dtype = len(tensors), str(tensors[0].dtype).removeprefix("torch.")
     label = f"{counted(n, 'rank')}, {dtype} tensors of shape {tuple(tensors[0].shape)}"
-    if root and not clue:
-        clue = f"the root is rank {root} here, and not rank 0"
     return Case(n, label, {"inputs": tensors, "root": root}, clue)
 
 
@@ -58,6 +60,12 @@ def moved_wrongly(
     if rank != source:
         others["still this rank's own tensor: nothing has been received into it"] = tensors[rank]
     finding = compare.mismatch(got, reference.moved(tensors[source]), rank, others)
+    if finding and type(got) is int and got == source != rank:
+        likely = (
+            f"{finding.likely}. It is {got}, which is what dist.recv returns: the number of the "
+            "sender. The tensor is in the one that recv was given"
+        )
+        finding = replace(finding, likely=likely)
     return finding and replace(finding, input=glimpse_inputs(dict(enumerate(tensors))))
 
 

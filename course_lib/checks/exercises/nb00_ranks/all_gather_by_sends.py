@@ -22,6 +22,7 @@ from course_lib.text import counted
 
 from ._moving import (
     ALONE,
+    POINT,
     drawn,
     legible,
     moved_wrongly,
@@ -46,7 +47,7 @@ def _cases(rng: random.Random) -> list[Case]:
         drawn(rng, 4, (2, 3)),
         drawn(rng, 1, 4, clue=ALONE),
         drawn(rng, 5, 7, torch.float64),
-        drawn(rng, 3, (), torch.int64),
+        drawn(rng, 3, (), torch.int64, clue=POINT),
     ]
 
 
@@ -69,6 +70,8 @@ def _twins(returned: Any) -> tuple[int, int] | None:
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
+    if finding := _overwritten(case, observation.values):
+        return finding
     for rank, answered in enumerate(observation.values):
         if finding := _wrong_list(answered, rank, case):
             return finding
@@ -83,6 +86,31 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         if finding:
             return finding
     return None
+
+
+def _overwritten(case: Case, answers: list[_Gathered]) -> Finding | None:
+    """The mistake that the text invites: broadcasts of `tensor` itself, each rank in its turn."""
+    for source, tensor in enumerate(case.data["inputs"] if case.world_size > 1 else []):
+        everything = [
+            entry
+            for answered in answers
+            for entry in (answered.argument, *_entries(answered.returned))
+        ]
+        if len(everything) > case.world_size and all(_same(each, tensor) for each in everything):
+            rank = 1 if source == 0 else 0
+            return Finding(
+                f"all entries are rank {source}'s tensor, and so is `tensor` itself on every rank: "
+                f"rank {source}'s turn has overwritten it before it was sent. Receive into a new "
+                "tensor, and leave this one as it is",
+                rank,
+                expected=f"`tensor` still {glimpse(case.data['inputs'][rank])}",
+                got=glimpse(answers[rank].argument),
+            )
+    return None
+
+
+def _entries(returned: Any) -> list[Any]:
+    return list(returned) if isinstance(returned, list | tuple) else []
 
 
 def _wrong_list(answered: _Gathered, rank: int, case: Case) -> Finding | None:
@@ -107,6 +135,15 @@ def _wrong_list(answered: _Gathered, rank: int, case: Case) -> Finding | None:
             expected=expected,
             got=f"the same memory twice, holding {glimpse(got[two])}",
         )
+    owners = [_owner(entry, case) for entry in got]
+    in_order = list(range(n))
+    if owners != in_order and sorted(o for o in owners if o is not None) == in_order:
+        return Finding(
+            "the right tensors, in another order: entry i is rank i's, the same list on every rank",
+            rank,
+            expected=f"those of ranks {in_order}",
+            got=f"those of ranks {owners}",
+        )
     for source, entry in enumerate(got):
         if finding := moved_wrongly(entry, source, rank, case):
             likely = f"entry {source} of the list is not rank {source}'s tensor: {finding.likely}"
@@ -119,6 +156,12 @@ def _wrong_list(answered: _Gathered, rank: int, case: Case) -> Finding | None:
             got=glimpse(answered.argument),
         )
     return None
+
+
+def _owner(entry: Any, case: Case) -> int | None:
+    """The rank whose tensor it is; None if that of no rank, or of several."""
+    owners = [rank for rank, tensor in enumerate(case.data["inputs"]) if _same(entry, tensor)]
+    return owners[0] if len(owners) == 1 else None
 
 
 def _same(entry: Any, tensor: torch.Tensor) -> bool:

@@ -63,7 +63,7 @@ def _on_rank(answer: Callable, case: Case) -> list:
 def _judge(case: Case, observation: Observation) -> Finding | None:
     for waits, got in zip(case.data["hangs"], observation.values[0], strict=True):
         want = blamed(waits)
-        if got != want:
+        if not isinstance(got, list | tuple) or list(got) != want:
             return Finding(
                 _cause(got, want, waits), input=f"{waits}", expected=f"{want}", got=_shown(got)
             )
@@ -88,7 +88,14 @@ def blamed(waits: Waits) -> list[int]:
 def _cause(got: object, want: list[int], waits: Waits) -> str:
     if not isinstance(got, list | tuple):
         return f"a list of ranks is asked, and you returned {kind_of(got)}"
-    if sorted(map(str, got)) == sorted(map(str, want)):
+    if any(not isinstance(rank, int) for rank in got):
+        return f"ranks are numbers, and this is a list with {kind_of(got[0])} in it"
+    if list(got) == blamed({rank: peer or None for rank, peer in waits.items()}):
+        return (
+            "this is what comes out if rank 0 counts as nobody: `if waits[rank]` is false for 0 as "
+            "for None, so ask `waits[rank] is not None`"
+        )
+    if sorted(got) == want:
         return "the right ranks; sorted(...) makes them a list in order"
     more, less = [r for r in got if r not in want], [r for r in want if r not in got]
     if len(set(got)) < len(got) and not more:

@@ -18,6 +18,7 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._moving import (
     ALONE,
+    POINT,
     drawn,
     legible,
     moved_wrongly,
@@ -34,11 +35,11 @@ _MORE = "Is something sent that nobody needs?"
 def _cases(rng: random.Random) -> list[Case]:
     cases = [
         legible(3, 3),
-        legible(4, 2, root=2),
+        legible(3, 3, root=2),
         drawn(rng, 2, 5, root=1),
         drawn(rng, 1, 4, clue=ALONE),
         drawn(rng, 5, (3, 4), torch.float64, root=rng.randrange(1, 5)),
-        drawn(rng, 3, (), torch.int64, root=2),
+        drawn(rng, 3, (), torch.int64, root=2, clue=POINT),
     ]
     return [with_root(case) for case in cases]
 

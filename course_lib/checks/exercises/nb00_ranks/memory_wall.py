@@ -6,6 +6,7 @@ memory_wall(parameters, device_bytes) -> (hold, train, devices)
     arXiv 1910.02054, section 3.1). devices: the fewest whose memories together hold `train`.
 """
 
+import math
 import random
 from collections.abc import Callable
 
@@ -64,7 +65,7 @@ def _wrong(parameters: int, device_bytes: int, answered: object) -> Finding | No
                 _CAUSES[name](have, parameters, device_bytes),
                 input=arguments,
                 expected=f"{name} = {must:,}",
-                got=f"{name} = {have:,.10g}",
+                got=f"{name} = {int(have) if have == int(have) else have:,}",
             )
     return None
 
@@ -76,6 +77,8 @@ def _needs(parameters: int, device_bytes: int) -> tuple[int, int, int]:
 
 
 def _hold_cause(got: float, parameters: int, _: int) -> str:
+    if got == 16 * parameters:
+        return "this is `train`: hold comes first, the bytes of the weights in float32"
     if got == 2 * parameters:
         return "a float32 has 4 bytes; 2 is what bfloat16 and float16 have"
     return _unit(got, 4 * parameters) or "hold is 4 bytes for each parameter, and nothing else"
@@ -94,10 +97,14 @@ def _train_cause(got: float, parameters: int, _: int) -> str:
     for known, likely in missing.items():
         if per_parameter == known:
             return likely
-    if per_parameter in (18, 20):
+    if per_parameter == 18:
         return (
-            f"{per_parameter:.0f} bytes are another recipe, which keeps gradients in float32: "
-            "here they have 2 bytes"
+            "18 bytes are another recipe, which keeps gradients in float32: here they have 2 bytes"
+        )
+    if per_parameter == 20:
+        return (
+            "20 bytes are hold and train added up, or weights of 4 bytes, gradients of 4 and the "
+            "optimizer's 12: train is 2 + 2 + 12, with the float32 weights among the 12"
         )
     return _unit(got, 16 * parameters) or (
         "train is 2 bytes (weights) + 2 (gradients) + 12 (optimizer) for each parameter"
@@ -114,6 +121,11 @@ def _devices_cause(got: float, parameters: int, device_bytes: int) -> str:
         return "the last device has nothing to hold: what divides exactly needs no device more"
     if got == -(-hold // device_bytes):
         return "these devices only hold the weights: it is `train` that must fit"
+    for unit, other in ((2**30, 10**9), (10**9, 2**30)):
+        if got == math.ceil(train / unit / (device_bytes / other)):
+            return (
+                "one is in GB here, and the other in GiB: both are bytes, divide them as they are"
+            )
     return "the fewest devices whose memories together have room for `train` bytes"
 
 

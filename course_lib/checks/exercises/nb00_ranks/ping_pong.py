@@ -9,6 +9,7 @@ ping_pong(ball, rounds) -> list of int
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -19,10 +20,21 @@ from course_lib.checks import gates
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.hearing import hearing
+from course_lib.observe import CommEvent
 
 _SPECTATORS = (
-    "rank 2 and above do not play: a test of the kind `if rank == 0: ... else: ...` lets them in"
+    "ranks above 1 are there, and only watch: a test of the kind `if rank == 0: ... else: ...` "
+    "lets them in, and a partner such as (rank + 1) % n is one of them"
 )
+
+
+@dataclass(frozen=True)
+class _Played:
+    """What a rank returned, and the numbers in the messages that reached it."""
+
+    returned: Any
+    arrived: list[float]
 
 
 _NOTHING_YET = -999  # in the ball of a rank that has not received anything
@@ -34,7 +46,7 @@ def _cases(rng: random.Random) -> list[Case]:
         _game(2, 10, 3),
         _game(3, 0, 2, _SPECTATORS),
         _game(2, 5, 0),
-        _game(5, rng.randrange(100, 1000), rng.randrange(4, 8), _SPECTATORS),
+        _game(5, rng.randrange(100, 1000), rng.randrange(24, 40), _SPECTATORS),
     ]
 
 
@@ -46,13 +58,21 @@ def _game(world_size: int, start: int, rounds: int, clue: str = "") -> Case:
 def _on_rank(answer: Callable, case: Case) -> Any:
     starts = dist.get_rank() == 0
     ball = torch.tensor([case.data["start"] if starts else _NOTHING_YET])
-    return plain(answer(ball, case.data["rounds"]))
+    arrived: list[float] = []
+    with hearing(lambda event, written: arrived.extend(_numbers(event, written))):
+        returned = answer(ball, case.data["rounds"])
+    return _Played(plain(returned), arrived)
+
+
+def _numbers(event: CommEvent, written: list[torch.Tensor]) -> list[float]:
+    return [number for tensor in written for number in tensor.reshape(-1).tolist()]
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
     start, rounds = case.data["start"], case.data["rounds"]
     evens, odds = (list(range(start + k, start + 2 * rounds + 1, 2)) for k in (2, 1))
-    for rank, got in enumerate(observation.values):
+    for rank, played in enumerate(observation.values):
+        got = played.returned
         want = (evens, odds)[rank] if rank < 2 else []
         if finding := _not_numbers(got, rank, want):
             return finding
@@ -66,6 +86,15 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         ) or gates.peers(observation, rank, {1 - rank} if rank < 2 else (), _ONLY_TWO)
         if finding:
             return finding
+        want = (evens, odds)[rank] if rank < 2 else []
+        if (arrived := observation.values[rank].arrived) != want:
+            return Finding(
+                "the list is right, but these are not the numbers in the messages that arrived: "
+                "whoever has the ball adds 1 before it sends, and the ball itself is sent",
+                rank,
+                expected=f"messages with {want}",
+                got=f"messages with {[int(n) if n == int(n) else n for n in arrived]}",
+            )
     return None
 
 

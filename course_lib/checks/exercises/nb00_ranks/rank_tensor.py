@@ -46,6 +46,14 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 expected=f"a tensor of shape ({size},), float32",
                 got=f"{str(got.dtype).removeprefix('torch.')}",
             )
+        if isinstance(got, torch.Tensor) and got.dtype != torch.float32:
+            found = str(got.dtype).removeprefix("torch.")
+            return Finding(
+                f"the dtype is {found}: ask for dtype=torch.float32",
+                rank,
+                expected=f"a tensor of shape ({size},), float32",
+                got=found,
+            )
         lookalikes = {
             "one more than the rank: ranks are counted from 0": filled[rank + 1],
             "the world size, not the rank": filled[n],

@@ -20,6 +20,7 @@ from course_lib.checks.glimpse import glimpse_inputs
 
 from ._moving import (
     ALONE,
+    POINT,
     drawn,
     legible,
     nbytes,
@@ -33,11 +34,11 @@ _EMPTY = -7  # what an output holds before
 def _cases(rng: random.Random) -> list[Case]:
     cases = [
         legible(3, 3),
-        legible(4, 2, root=3),
+        legible(3, 3, root=2),
         drawn(rng, 2, (2, 3), root=1),
         drawn(rng, 1, 4, clue=ALONE),
         drawn(rng, 5, 6, torch.float64, root=rng.randrange(1, 5)),
-        drawn(rng, 3, (), torch.int64, root=1),
+        drawn(rng, 3, (), torch.int64, root=1, clue=POINT),
     ]
     return [with_root(case) for case in cases]
 

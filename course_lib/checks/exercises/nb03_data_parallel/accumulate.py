@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.autograd import Variable
 from torch.profiler import record_function
 
 from course_lib.checks.answers import kind_of, plain
@@ -51,14 +52,15 @@ _LARGE = 1e6
 class Replicas(nn.Module):
     """DistributedDataParallel's promise in few lines: backward leaves averages in .grad.
 
-    As there, whether it does is decided in the forward pass. (The original loads so much of torch
+    As there, whether it does is decided in the forward pass, for the backward that follows; one
+    through `module` alone sends nothing. (The original loads so much of torch
     on every rank that a check with it would take long.)
     """
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
-        self.require_backward_grad_sync = self.sends = True
+        self.require_backward_grad_sync, self.sends = True, False
         for parameter in module.parameters():
             if parameter.requires_grad:
                 parameter.register_post_accumulate_grad_hook(self._average)
@@ -77,8 +79,12 @@ class Replicas(nn.Module):
 
     def _average(self, parameter: nn.Parameter) -> None:
         if self.sends and parameter.grad is not None:
+            Variable._execution_engine.queue_callback(self._end_of_backward)
             dist.all_reduce(parameter.grad)
             parameter.grad /= dist.get_world_size()
+
+    def _end_of_backward(self) -> None:
+        self.sends = False
 
 
 def _cases(rng: random.Random) -> list[Case]:
@@ -113,12 +119,23 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     microbatches = [
         (data["x"][r].clone(), data["y"][r].clone()) for r in _rows(case, dist.get_rank())
     ]
+    passes: list[str] = []
+    looking = model.register_forward_hook(lambda _, inputs, output: _note(inputs, output, passes))
     with record_function(_SPAN):
         returned = answer(ddp, mean_squares, microbatches, data["max_norm"])
+    looking.remove()
     return {
         "returned": plain(returned),
+        "passes": passes,
         "gradients": {name: plain(p.grad) for name, p in model.named_parameters()},
     }
+
+
+def _note(inputs: tuple[torch.Tensor], output: torch.Tensor, passes: list[str]) -> None:
+    """Put down each forward with its rows, and the backward of it when that begins."""
+    passes.append(f"forward of {len(inputs[0])} rows")
+    if output.requires_grad:
+        output.register_hook(lambda _: passes.append("backward"))
 
 
 def norm_of(by_name: Gradients) -> float:
@@ -159,7 +176,30 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 expected=f"{norm_of(mean):.6g}",
                 got=kind_of(seen["returned"]) if norm is None else f"{norm:.6g}",
             )
-    return _bytes(case, observation) if n > 1 else None
+    return (_bytes(case, observation) if n > 1 else None) or _passes(case, observation)
+
+
+def _passes(case: Case, observation: Observation) -> Finding | None:
+    """One forward for each microbatch, and its backward before the next."""
+    expected = [f"forward of {_ROWS} rows", "backward"] * case.data["k"]
+    for rank, seen in enumerate(observation.values):
+        passes: list[str] = seen["passes"]
+        if passes == expected:
+            continue
+        if passes.count(expected[0]) > case.data["k"]:
+            likely = "a microbatch runs forward more than once"
+        else:
+            likely = (
+                "the activations of several microbatches are held at once, and what they need is "
+                "why a batch is cut up: one forward, its backward, then the next"
+            )
+        return Finding(
+            f"the gradient is right, but {likely}",
+            rank,
+            expected=", ".join(expected),
+            got=", ".join(passes),
+        )
+    return None
 
 
 def _near(got: dict[str, Any], want: Gradients, names: Collection[str] = ()) -> bool:
@@ -260,5 +300,6 @@ EXERCISE = Exercise(
         changes=("ddp",),
         allowed=frozenset({"all_reduce"}),
         sends="every gradient once for all microbatches",
+        holds="the activations of one microbatch at a time",
     ),
 )

@@ -30,10 +30,12 @@ from course_lib.text import counted
 from ._networks import (
     BACKWARD,
     BRANCH,
+    CROSSED,
     FROZEN,
     TIED,
     UNUSED,
     Gradients,
+    difference,
     gradients,
     having,
     make,
@@ -62,10 +64,10 @@ def _cases(rng: random.Random) -> list[Case]:
     return [
         _case(rng, 2, [], 200),
         _case(rng, 3, [FROZEN], 1),
-        _case(rng, 2, [TIED], 10_000),
+        _case(rng, 2, [TIED, CROSSED], 10_000),
         _case(rng, 1, [FROZEN], 100),
-        _case(rng, 2, [UNUSED], 300, "an unused layer never has a gradient, so a bucket that waits "
-              "for it never leaves: send it in synchronize"),
+        _case(rng, 2, [UNUSED], 300, "an unused layer never has a gradient. A bucket that waits "
+              "for it never leaves, so send it in synchronize, with zeros where .grad is None"),
         _case(rng, 3, [BRANCH, FROZEN], 150, _STUCK),
         _case(rng, 4, [UNUSED, TIED, BRANCH], 400, _STUCK),
     ]  # fmt: skip
@@ -149,13 +151,20 @@ def _values(case: Case, observation: Observation) -> Finding | None:
                 + (f": {case.clue}" if case.clue else ""): parts[rank],
                 f"this is 1/{n} of the rank's own gradient: it was divided, and not "
                 "all-reduced": weighted([parts[rank]], [1 / n]),
+                "this is the parameter itself: a hook of register_post_accumulate_grad_hook gets "
+                "the parameter, whose gradient is parameter.grad": {
+                    name: state[name] for name in exact
+                },
             }
             got = seen["gradients"][step]
             finding = wrong_gradient(
                 got, exact, rank, unused_names(data), known if n > 1 else {}
             ) or _unused(got, data, rank)
             if finding:
-                return replace(finding, likely=f"step {step}, {finding.likely}")
+                likely = f"step {step}, {finding.likely}{_early(got, exact)}"
+                if step:
+                    likely += ". Step 0 was right: what is still there from it?"
+                return replace(finding, likely=likely)
         held = [seen["gradients"][step] for seen in observation.values]
         for name in exact:
             tensors = {rank: grads[name] for rank, grads in enumerate(held)}
@@ -165,6 +174,18 @@ def _values(case: Case, observation: Observation) -> Finding | None:
                 return finding
         state = _stepped(model, state, exact)
     return None
+
+
+def _early(got: dict[str, Any], exact: Gradients) -> str:
+    """What zeros beside right gradients come from."""
+    zeros = {n for n in exact if got[n] is not None and not got[n].any() and exact[n].any()}
+    right = {n for n in exact if n not in zeros and difference(got[n], exact[n], False) == ""}
+    if not zeros or zeros | right != set(exact):
+        return ""
+    return (
+        ". The others are right, so this bucket left before the gradient was there: it is complete "
+        "when all of its gradients are, and the one that is listed last need not come last"
+    )
 
 
 def _unused(got: dict[str, Any], data: dict[str, Any], rank: int) -> Finding | None:
@@ -209,7 +230,7 @@ def _structure(case: Case, observation: Observation) -> Finding | None:
         for step in range(_STEPS):
             of_step = events[step * each : (step + 1) * each]
             finding = _in_time(case, of_step, seen["half_way"][step], rank)
-            if finding := finding or _waits(of_step, rank):
+            if finding := finding or _waits(of_step, seen["half_way"][step], rank):
                 return finding
     return None
 
@@ -271,7 +292,7 @@ def _in_time(case: Case, events: list[CommEvent], half_way: float, rank: int) ->
     return None
 
 
-def _waits(events: list[CommEvent], rank: int) -> Finding | None:
+def _waits(events: list[CommEvent], half_way: float, rank: int) -> Finding | None:
     for event, following in itertools.pairwise(events):
         if event.blocking or (event.waited is not None and event.waited <= following.issued):
             return Finding(
@@ -280,6 +301,15 @@ def _waits(events: list[CommEvent], rank: int) -> Finding | None:
                 rank,
                 expected="the next all-reduce issued while this one is under way",
                 got="each all-reduce waited for before the next was issued",
+            )
+    for event in events:
+        if event.waited is not None and event.waited < half_way:
+            return Finding(
+                "the gradients are right, but a hook waits for an all-reduce, and backward with "
+                "it: wait in synchronize",
+                rank,
+                expected="no wait before backward comes to the first layer",
+                got="an all-reduce waited for before that",
             )
     return None
 

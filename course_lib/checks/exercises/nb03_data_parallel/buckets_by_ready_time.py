@@ -21,8 +21,6 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.text import counted
 
-_BYTES = 8  # of a ready time, at most
-
 
 def _cases(rng: random.Random) -> list[Case]:
     return [
@@ -96,6 +94,9 @@ def pack(order: list[int], sizes: list[int], room: int) -> list[list[int]]:
 def _judge(case: Case, observation: Observation) -> Finding | None:
     answers = observation.values
     for rank, found in enumerate(answers):
+        if _holds_tensors(found):
+            likely = "lists of numbers are asked, and these are tensors: tolist() makes numbers"
+            return Finding(likely, rank, got=f"{found}")
         if not isinstance(found, list | tuple) or not all(
             isinstance(b, list | tuple) and all(type(i) is int for i in b) for b in found
         ):
@@ -109,7 +110,14 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 expected=f"as on rank 0: {answers[0]}",
                 got=f"{found}",
             )
-    return _complete(case, answers[0]) or _ordered(case, answers[0]) or _traffic(case, observation)
+    return _complete(case, answers[0]) or _ordered(case, answers[0])
+
+
+def _holds_tensors(found: Any) -> bool:
+    buckets = found if isinstance(found, list | tuple) else []
+    return any(
+        isinstance(i, torch.Tensor) for b in buckets if isinstance(b, list | tuple) for i in b
+    )
 
 
 def _complete(case: Case, buckets: list) -> Finding | None:
@@ -139,8 +147,8 @@ def _complete(case: Case, buckets: list) -> Finding | None:
 def _ordered(case: Case, buckets: list) -> Finding | None:
     sizes, room, times = case.data["sizes"], case.data["room"], latest(case)
     flat = [index for bucket in buckets for index in bucket]
-    in_order = [times[index] for index in flat]
-    if in_order != sorted(in_order):
+    in_order = torch.tensor([times[index] for index in flat])  # float32: its digits are enough
+    if not torch.equal(in_order, in_order.sort().values):
         return Finding(
             _order_cause(case, flat),
             0,
@@ -206,21 +214,6 @@ def _table(case: Case) -> str:
     )
 
 
-def _traffic(case: Case, observation: Observation) -> Finding | None:
-    """One small exchange of times."""
-    most = 2 * _BYTES * len(case.data["sizes"])
-    for rank in range(case.world_size):
-        nbytes = sum(event.nbytes for event in observation.trace.of(rank))
-        if nbytes > most:
-            return Finding(
-                "the buckets are right, but more was exchanged than one time for each parameter",
-                rank,
-                expected=f"at most {most} bytes",
-                got=f"{nbytes} bytes",
-            )
-    return None
-
-
 EXERCISE = Exercise(
     module=__name__,
     signature="(ready, sizes, bucket_bytes)",
@@ -245,8 +238,7 @@ EXERCISE = Exercise(
     ),
     passed="all ranks agree, and what is ready first leaves first",
     contract=Contract(
-        any_order=False,
-        allowed=frozenset({"all_reduce", "all_gather", "broadcast"}),
+        sends="the ranks may agree in any way",
     ),
     points=2,
 )

@@ -109,8 +109,8 @@ EXERCISE = Exercise(
         over `step`: base_rate at step 0, the full rate at step warmup_steps.
         """,
         """
-        full = base_rate * batch / base_batch; if step >= warmup_steps: return full; else
-        base_rate + (full - base_rate) * step / warmup_steps.
+        Work out the full rate. From step warmup_steps on, return it. Before, go from base_rate
+        the share step / warmup_steps of the way: add that share of their difference.
         """,
     ),
     passed="linear scaling, reached by a warm-up in equal steps",

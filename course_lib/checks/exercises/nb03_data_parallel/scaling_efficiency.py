@@ -72,11 +72,16 @@ def _efficiency_on_rank(answer: Any, case: Case) -> Any:
 
 def step_time(data: dict[str, Any], start: float = 0.0) -> float:
     """Forward, backward, and what the network still does after that; `start` delays readiness."""
+    return data["forward"] + max(data["backward"], last_arrival(data, start))
+
+
+def last_arrival(data: dict[str, Any], start: float = 0.0) -> float:
+    """When the network is done with the last bucket, from the beginning of backward."""
     alpha, beta = data["cost"]
     free = 0.0
     for ready, size in zip(data["ready"], data["sizes"], strict=True):
         free = max(free, ready + start) + alpha + beta * size
-    return data["forward"] + max(data["backward"], free)
+    return free
 
 
 def _judge_efficiency(case: Case, observation: Observation) -> Finding | None:
@@ -90,6 +95,7 @@ def _judge_efficiency(case: Case, observation: Observation) -> Finding | None:
     alpha, beta = data["cost"]
     each = [alpha + beta * size for size in data["sizes"]]
     alone = max(map(sum, zip(data["ready"], each, strict=True)), default=0)
+    step_of_the_network = data["forward"] + last_arrival(data)
     without_last = {**data, "ready": data["ready"][:-1], "sizes": data["sizes"][:-1]}
     causes = [
         (computing / (computing + sum(each)), "nothing is hidden here: this adds all all-reduces "
@@ -102,6 +108,8 @@ def _judge_efficiency(case: Case, observation: Observation) -> Finding | None:
          "too, when no gradient exists yet"),
         (computing / step_time(without_last), "the last bucket is missing: it leaves when backward "
          "ends, so nothing hides it"),
+        (computing / step_of_the_network, "a step is never shorter than its computation: what "
+         "counts is the later one of backward's end and the last arrival, max(backward, ...)"),
         (1.0, "communication is not free: what is left of it after backward makes the step longer"),
         (1 / exact, "this is the time of a step over that of the computation: turn it round"),
         (100 * exact, "this is per cent: give a fraction"),
@@ -109,9 +117,9 @@ def _judge_efficiency(case: Case, observation: Observation) -> Finding | None:
         (data["backward"] / (step_time(data) - data["forward"]), "the forward pass is part of the "
          "step as well"),
     ]  # fmt: skip
-    likely = next((text for value, text in causes if close(got, value, EXACT)), "")
+    fits = dict.fromkeys(text for value, text in causes if close(got, value, EXACT))
     return Finding(
-        likely
+        ", or ".join(fits)
         or "follow the network: when is it free, when is the next bucket ready, which of "
         "the two is later?",
         expected=f"{exact:.4f}",

@@ -6,10 +6,13 @@ shard_indices(samples, rank, world_size, epoch, seed) -> list of indices
     state stays as it was. No communication.
 """
 
+import builtins
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -20,6 +23,11 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.text import counted
 
 _EPOCHS = 3
+_SAME_ORDER = "The order may depend on seed and epoch, not on the rank"
+_HASHES = (
+    "Python's hash of a text is another in every process (PYTHONHASHSEED): make the seed of the "
+    "numbers seed and epoch alone"
+)
 
 
 def _cases(rng: random.Random) -> list[Case]:
@@ -44,13 +52,34 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         found = answer(data["samples"], rank, n, epoch, seed)
         return found.tolist() if isinstance(found, torch.Tensor) else plain(found)
 
-    epochs = [indices(epoch, data["seed"]) for epoch in range(_EPOCHS)]
-    return {
-        "epochs": epochs,
-        "untouched": bool(torch.equal(torch.get_rng_state(), before)),
-        "again": indices(0, data["seed"]),
-        "other seed": indices(0, data["seed"] + 50),
-    }
+    with _hash_of_a_process(rank) as hashed:
+        epochs = [indices(epoch, data["seed"]) for epoch in range(_EPOCHS)]
+        return {
+            "epochs": epochs,
+            "untouched": bool(torch.equal(torch.get_rng_state(), before)),
+            "again": indices(0, data["seed"]),
+            "other seed": indices(0, data["seed"] + 50),
+            "hashed": bool(hashed),
+        }
+
+
+@contextmanager
+def _hash_of_a_process(rank: int) -> Iterator[list[str]]:
+    """Python's hash of a text differs from process to process; ranks of one parent would agree.
+
+    Gives a list of the texts whose hash was asked for.
+    """
+    plain_hash = builtins.hash
+    texts: list[str] = []
+
+    def of_this_rank(value: Any) -> int:
+        if not isinstance(value, str):
+            return plain_hash(value)
+        texts.append(value)
+        return plain_hash(f"{rank} {value}")
+
+    with mock.patch.object(builtins, "hash", of_this_rank):
+        yield texts
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
@@ -67,6 +96,9 @@ def _form(case: Case, observation: Observation) -> Finding | None:
     samples = case.data["samples"]
     for rank, seen in enumerate(observation.values):
         for found in [*seen["epochs"], seen["again"], seen["other seed"]]:
+            if isinstance(found, list | tuple) and any(isinstance(i, torch.Tensor) for i in found):
+                likely = "a list of numbers is asked, and these are tensors: tolist() makes numbers"
+                return Finding(likely, rank, got=f"{found}")
             if not isinstance(found, list | tuple) or not all(type(i) is int for i in found):
                 return Finding("a list of indices is asked", rank, got=kind_of(found))
             for index in found:
@@ -113,8 +145,8 @@ def _shares(case: Case, observation: Observation) -> Finding | None:
             owners = [rank for rank, part in enumerate(parts) if twice[0] in part]
             return Finding(
                 f"sample {twice[0]} is read by ranks {owners[0]} and {owners[-1]}, and sample "
-                f"{missing[0]} by none: the ranks do not cut up the same order. The order may "
-                "depend on seed and epoch, not on the rank",
+                f"{missing[0]} by none: the ranks do not cut up the same order. "
+                + (_HASHES if observation.values[0]["hashed"] else _SAME_ORDER),
                 got=shown,
             )
         if missing:
@@ -196,8 +228,8 @@ EXERCISE = Exercise(
         beginning with number `rank`, is a part; parts cut like this differ by one at most.
         """,
         """
-        generator = torch.Generator().manual_seed(seed + epoch); order = torch.randperm(samples,
-        generator=generator).tolist(); return order[rank::world_size].
+        Three lines: a generator whose seed is made of seed and epoch; an order of all samples,
+        drawn with it, as a list; and of that every world_size-th, from number `rank` on.
         """,
     ),
     passed="each sample is read once an epoch, and every epoch has an order of its own",
