@@ -61,7 +61,7 @@ def ping_pong_by_recursion(ball, rounds):
     if me == 0:
         dist.send(ball.add_(1), 1)
     dist.recv(ball, 1 - me)
-    first = numpy.int64(ball)
+    first = numpy.int64(ball.item())
     if me == 1:
         dist.send(ball.add_(1), 0)
     return (first, *ping_pong_by_recursion(ball, rounds - 1))

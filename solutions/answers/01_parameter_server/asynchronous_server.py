@@ -1,5 +1,8 @@
 """Known answers to asynchronous_server."""
 
+import collections
+
+import numpy
 import torch
 import torch.distributed as dist
 
@@ -41,6 +44,34 @@ def serve(
             dist.send(values, worker)
         has[worker] = version + 1
     return found
+
+
+@right
+def server_with_a_counter(values, pushes, lr):
+    """Numbers of numpy, and a receive that is begun and waited for."""
+    sent, found = collections.Counter(), numpy.zeros(pushes, dtype=int)
+    for step in range(pushes):
+        buffer = values.new_empty(values.shape)
+        worker = dist.recv(tensor=buffer, src=None)
+        found[step] = step - sent[worker]
+        torch.sub(values, buffer, alpha=lr, out=values)
+        dist.send(tensor=values, dst=worker)
+        sent[worker] = step + 1
+    return found
+
+
+@right
+def server_with_a_log(values, pushes, lr):
+    """The staleness from the list of who came when."""
+    buffer, who = torch.zeros_like(values), []
+    while len(who) < pushes:
+        who.append(dist.recv(buffer))
+        values.copy_(values - lr * buffer)
+        dist.send(values.clone(), who[-1])
+    return tuple(
+        len(before) - max((i + 1 for i, w in enumerate(before) if w == who[len(before)]), default=0)
+        for before in (who[:turn] for turn in range(pushes))
+    )
 
 
 @wrong(says="takes the next message of any rank")
@@ -103,3 +134,21 @@ def another_tensor(values, pushes, lr):
 def values_returned(values, pushes, lr):
     serve(values, pushes, lr)
     return values
+
+
+@wrong(says="the answer is not values - lr * gradient")
+def one_number_for_all_elements(values, pushes, lr):
+    """Where all elements are alike nobody would see it."""
+    buffer, has, found = torch.empty_like(values), {}, []
+    for version in range(pushes):
+        worker = dist.recv(buffer)
+        found.append(version - has.get(worker, 0))
+        values -= lr * buffer[0]
+        dist.send(values, worker)
+        has[worker] = version + 1
+    return found
+
+
+@wrong(says="the answer is not values - lr * gradient")
+def a_rate_of_its_own(values, pushes, lr):
+    return serve(values, pushes, 0.5)

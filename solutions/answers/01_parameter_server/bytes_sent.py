@@ -1,5 +1,9 @@
 """Known answers to bytes_sent."""
 
+from collections import namedtuple
+from fractions import Fraction
+
+import numpy
 import torch
 
 from course_lib.checks.known_answers import right, wrong
@@ -9,6 +13,20 @@ from course_lib.checks.known_answers import right, wrong
 def bytes_sent(workers, size, servers):
     ring = sum(size / workers for _ in range(2 * (workers - 1)))
     return [workers * (size / servers), torch.tensor(float(size)), ring]
+
+
+Sent = namedtuple("Sent", "server worker ring")
+
+
+@right
+def bytes_in_fractions(workers, size, servers):
+    ring = Fraction(2 * (workers - 1) * size, workers)
+    return Sent(Fraction(workers * size, servers), numpy.int64(size), ring)
+
+
+@right
+def bytes_as_an_array(workers, size, servers):
+    return numpy.array([workers / servers, 1, 2 - 2 / workers]) * size
 
 
 @wrong(says="with several servers each has only its part of the keys")

@@ -1,7 +1,10 @@
 """Known answers to place_by_bytes."""
 
 import itertools
+from collections import namedtuple
 from itertools import pairwise
+
+import numpy
 
 from course_lib.checks.known_answers import right, wrong
 
@@ -20,6 +23,33 @@ def place_by_bytes(sizes, servers):
             pieces.append([tensor, numbers[0], numbers[-1] + 1])
         placed.append(tuple(pieces))
     return tuple(placed)
+
+
+@right
+def places_by_divmod(sizes, servers):
+    """The first servers take the remainder; one pass over the tensors, with numpy's numbers."""
+    share, more = divmod(sum(sizes), servers)
+    loads = [share + (server < more) for server in range(servers)]
+    placed, server = [[] for _ in loads], 0
+    for tensor, size in enumerate(sizes):
+        start = 0
+        while start < size:
+            while not loads[server]:
+                server += 1
+            stop = min(size, start + loads[server])
+            placed[server].append((numpy.int64(tensor), start, stop))
+            loads[server] -= stop - start
+            start = stop
+    return placed
+
+
+Piece = namedtuple("Piece", "tensor start stop")
+
+
+@right
+def places_by_name(sizes, servers):
+    edges = numpy.linspace(0, sum(sizes), servers + 1).round().astype(int).tolist()
+    return [[Piece(*piece) for piece in pieces] for pieces in pieces_of(sizes, edges)]
 
 
 def cut_the_line(total, servers):
@@ -102,3 +132,16 @@ def pieces_of(sizes, edges):
                 pieces.append((t, start, stop))
         placed.append(pieces)
     return placed
+
+
+@wrong(says="the third number of a piece looks like its length")
+def starts_and_lengths(sizes, servers):
+    placed = pieces_of(sizes, cut_the_line(sum(sizes), servers))
+    return [[(t, start, stop - start) for t, start, stop in pieces] for pieces in placed]
+
+
+@wrong(says="every server takes the share rounded up")
+def shares_rounded_up(sizes, servers):
+    total = sum(sizes)
+    share = -(-total // servers)
+    return pieces_of(sizes, [min(total, share * server) for server in range(servers + 1)])

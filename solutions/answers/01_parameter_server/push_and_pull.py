@@ -1,5 +1,7 @@
 """Known answers to push_and_pull."""
 
+import threading
+
 import torch
 import torch.distributed as dist
 
@@ -38,6 +40,27 @@ def push_from_anyone(values, gradient, share, lr):
     for worker in range(1, dist.get_world_size()):
         dist.send(new, worker)
     return new
+
+
+@right
+def push_with_threads(values, gradient, share, lr):
+    if dist.get_rank() > 0:
+        push = threading.Thread(target=dist.send, args=(share * gradient, 0))
+        push.start()
+        new = torch.empty_like(values)
+        dist.recv(new, 0)
+        push.join()
+        return new
+    pushed = {worker: torch.empty_like(values) for worker in range(1, dist.get_world_size())}
+    for worker, buffer in pushed.items():
+        dist.recv(buffer, worker)
+    values = values - lr * torch.stack(list(pushed.values())).sum(0)
+    answers = [threading.Thread(target=dist.send, args=(values, worker)) for worker in pushed]
+    for answer in answers:
+        answer.start()
+    for answer in answers:
+        answer.join()
+    return values
 
 
 def one_step(
@@ -138,3 +161,28 @@ def values_pushed_as_well(values, gradient, share, lr):
         for worker in range(1, dist.get_world_size()):
             dist.recv(torch.empty_like(values), worker)
     return one_step(values, gradient, share, lr)
+
+
+@wrong(says="only the gradients of workers 1 to 1 are in it")
+def answered_one_by_one(values, gradient, share, lr):
+    if dist.get_rank() > 0:
+        return one_step(values, gradient, share, lr)
+    values = values.clone()
+    for worker in range(1, dist.get_world_size()):
+        buffer = torch.empty_like(values)
+        dist.recv(buffer, worker)
+        values -= lr * buffer
+        dist.send(values, worker)
+    return values
+
+
+@wrong(says="weighted on the server, whose share is 0")
+def weighted_by_the_servers_share(values, gradient, share, lr):
+    return one_step(
+        values,
+        gradient,
+        share,
+        lr,
+        weigh=lambda gradient, share: gradient,
+        step=lambda values, total, lr, n: values - lr * share * total,
+    )

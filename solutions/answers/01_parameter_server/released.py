@@ -2,6 +2,8 @@
 
 import math
 
+import numpy
+
 from course_lib.checks.known_answers import right, wrong
 
 
@@ -9,6 +11,18 @@ from course_lib.checks.known_answers import right, wrong
 def released(finished, waiting, bound):
     lowest = sorted(finished)[0]
     return {worker for worker in waiting if not finished[worker] > lowest + bound}
+
+
+@right
+def released_of_an_array(finished, waiting, bound):
+    lead = numpy.array(finished) - min(finished)
+    return [worker for worker in numpy.array(waiting, dtype=int) if lead[worker] <= bound]
+
+
+@right
+def released_from_the_last(finished, waiting, bound):
+    may = [worker for worker in waiting if all(finished[worker] - f <= bound for f in finished)]
+    return tuple(reversed(may))
 
 
 @wrong(says="a lead of exactly the bound is allowed")

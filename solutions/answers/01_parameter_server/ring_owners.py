@@ -2,6 +2,8 @@
 
 from bisect import bisect_left
 
+import numpy
+
 from course_lib.checks.known_answers import right, wrong
 
 
@@ -14,6 +16,23 @@ def ring_owners(keys, servers, points, place):
         at = place(key)
         owners.append(min(ring, key=lambda point: (point[0] - at) % 2**64)[1])
     return tuple(owners)
+
+
+@right
+def owners_by_searchsorted(keys, servers, points, place):
+    """Numpy's unsigned numbers hold all places."""
+    at = numpy.array([[place(f"{s}/{i}") for i in range(points)] for s in range(servers)], "uint64")
+    order = at.reshape(-1).argsort()
+    found = at.reshape(-1)[order].searchsorted(numpy.array([place(k) for k in keys], "uint64"))
+    return order[found % len(order)] // points
+
+
+@right
+def owners_with_an_end_of_the_ring(keys, servers, points, place):
+    """The first point once more, behind all places."""
+    ring = sorted_ring(servers, points, place)
+    ring.append((2**64, ring[0][1]))
+    return [next(server for at, server in ring if at >= place(key)) for key in keys]
 
 
 def sorted_ring(servers, points, place):
@@ -63,3 +82,15 @@ def names_of_points(keys, servers, points, place):
     ring = sorted((place(f"{s}/{i}"), f"{s}/{i}") for s in range(servers) for i in range(points))
     places = [at for at, _ in ring]
     return [ring[bisect_left(places, place(key)) % len(ring)][1] for key in keys]
+
+
+@wrong(says="key 'c' lies above the highest point, where the ring starts again")
+def an_index_behind_the_end(keys, servers, points, place):
+    ring = sorted_ring(servers, points, place)
+    places = [at for at, _ in ring]
+    return [ring[bisect_left(places, place(key))][1] for key in keys]
+
+
+@wrong(says="which is no point and no key: the points of server 0 are")
+def points_of_other_names(keys, servers, points, place):
+    return ring_owners(keys, servers, points, lambda text: place(text.replace("/", "-")))

@@ -1,5 +1,7 @@
 """Known answers to significant_changes."""
 
+from collections import namedtuple
+
 import torch
 
 from course_lib.checks.known_answers import right, wrong
@@ -13,6 +15,36 @@ def significant_changes(unsent, change, threshold):
     values = torch.index_select(unsent, 0, indices)
     unsent.masked_fill_(significant, 0.0)
     return [indices, values]
+
+
+@right
+def largest_first(unsent, change, threshold):
+    unsent += change
+    order = unsent.abs().argsort(descending=True)
+    indices = order[unsent.abs()[order] > threshold]
+    values = unsent[indices].clone()
+    unsent[indices] = 0
+    return indices, values
+
+
+@right
+def what_where_gives(unsent, change, threshold):
+    total = unsent + change
+    mask = total.abs() > threshold
+    unsent[:] = torch.where(mask, torch.zeros_like(total), total)
+    return torch.where(mask)[0], torch.masked_select(total, mask)
+
+
+Changes = namedtuple("Changes", "indices values")
+
+
+@right
+def changes_by_name(unsent, change, threshold):
+    unsent.add_(change)
+    picked = torch.tensor([i for i, x in enumerate(unsent) if abs(x) > threshold], dtype=torch.long)
+    found = Changes(picked, torch.stack([unsent[i] for i in picked]) if len(picked) else change[:0])
+    unsent.index_fill_(0, picked, 0.0)
+    return found
 
 
 def filtered(unsent, change, threshold, mask=lambda unsent, t: unsent.abs() > t):
@@ -89,3 +121,18 @@ def change_used_as_buffer(unsent, change, threshold):
 def no_filter(unsent, change, threshold):
     indices = torch.arange(len(unsent))
     return indices, unsent + change
+
+
+@wrong(says="`indices` is a tuple")
+def the_tuple_of_where(unsent, change, threshold):
+    unsent += change
+    indices = torch.where(unsent.abs() > threshold)
+    values = unsent[indices]
+    unsent[indices] = 0
+    return indices, values
+
+
+@wrong(says="this sends only the new change")
+def only_the_last_change_is_sent(unsent, change, threshold):
+    indices, _ = filtered(unsent, change, threshold)
+    return indices, change[indices]

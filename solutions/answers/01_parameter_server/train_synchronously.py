@@ -72,6 +72,40 @@ def train_tensor_by_tensor(model, batches, loss, lr):
         spread(trained)
 
 
+@right
+def train_as_an_optimizer_does(model, batches, loss, lr):
+    """torch.optim on the server; workers that answer to whoever asks first."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    workers = list(range(1, dist.get_world_size()))
+    sgd = torch.optim.SGD(trained, lr=lr)
+
+    def pull(parameters):
+        flat = parameters_to_vector(parameters).detach()
+        if dist.get_rank() == 0:
+            for work in [dist.isend(flat, worker) for worker in workers]:
+                work.wait()
+        else:
+            dist.recv(flat, 0)
+            vector_to_parameters(flat, parameters)
+
+    pull(list(model.parameters()))
+    for batch in batches:
+        sgd.zero_grad()
+        if batch is None:
+            for _ in workers:
+                flat = torch.empty(sum(p.numel() for p in trained), dtype=trained[0].dtype)
+                dist.recv(flat)
+                for p, part in zip(trained, flat.split([p.numel() for p in trained]), strict=True):
+                    p.grad = part.view_as(p) if p.grad is None else p.grad + part.view_as(p)
+            sgd.step()
+        else:
+            x, y, share = batch
+            loss(model(x), y).mul(share).backward()
+            gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in trained]
+            dist.send(parameters_to_vector(gradients), 0)
+        pull(trained)
+
+
 def training(
     model,
     batches,
@@ -145,7 +179,7 @@ def last_pull_forgotten(model, batches, loss, lr):
     training(model, batches, loss, lr, pulls=lambda step, steps: step < steps - 1)
 
 
-@wrong(says="parameter 'first.weight'")
+@wrong(says="begin each step with model.zero_grad()")
 def gradients_pile_up(model, batches, loss, lr):
     training(model, batches, loss, lr, clear=False)
 
@@ -193,3 +227,13 @@ def trained_by_all_reduce(model, batches, loss, lr):
                 total = torch.zeros_like(p) if p.grad is None else p.grad.clone()
                 dist.all_reduce(total)
                 p.data -= lr * total
+
+
+@wrong(says="pull once before the first step")
+def first_pull_forgotten(model, batches, loss, lr):
+    training(model, batches, loss, lr, start=lambda model: [])
+
+
+@wrong(says="parameter 'first.weight'")
+def a_rate_of_its_own(model, batches, loss, lr):
+    training(model, batches, loss, 0.2)

@@ -116,6 +116,9 @@ def _not_numbers(got: Any, rank: int, want: list[int]) -> Finding | None:
                 "changes them all: keep the number, ball.item()"
             )
         return Finding(likely, rank, expected=expected, got=f"{got}")
+    if strange := [item for item in got if not isinstance(item, int | float)]:
+        likely = f"numbers are asked, and there is {kind_of(strange[0])} in the list"
+        return Finding(likely, rank, expected=expected, got=f"{got}")
     return None
 
 

@@ -58,20 +58,43 @@ def net_of(data: dict[str, Any], rank: int) -> Net:
 
 
 def one_process(
-    data: dict[str, Any], lr: float, mean_of_means: bool = False
+    data: dict[str, Any],
+    lr: float,
+    mean_of_means: bool = False,
+    keeps_gradients: bool = False,
+    own_start: bool = False,
 ) -> dict[str, torch.Tensor]:
-    """Parameters after all steps with whole batches, from the network of rank 0."""
+    """Parameters after all steps with whole batches, from the network of rank 0.
+
+    The options are mistakes: the mean of the workers' means, gradients that pile up from step to
+    step, and first gradients that workers take at the values that they start with themselves.
+    """
     net = net_of(data, 0)
-    for parts in data["batches"]:
-        if mean_of_means:
-            loss = torch.stack([loss_of(net(x), y) for x, y in parts]).mean()
+    for step, parts in enumerate(data["batches"]):
+        if not keeps_gradients:
+            net.zero_grad()
+        if own_start and step == 0:
+            _add_gradients_of_own_starts(net, data, parts)
+        elif mean_of_means:
+            torch.stack([loss_of(net(x), y) for x, y in parts]).mean().backward()
         else:
             x, y = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-            loss = loss_of(net(x), y)
-        net.zero_grad()
-        loss.backward()
+            loss_of(net(x), y).backward()
         with torch.no_grad():
             for parameter in net.parameters():
                 if parameter.grad is not None:
                     parameter.sub_(lr * parameter.grad)
     return {name: p.detach().clone() for name, p in net.named_parameters()}
+
+
+def _add_gradients_of_own_starts(
+    net: Net, data: dict[str, Any], parts: list[tuple[torch.Tensor, torch.Tensor]]
+) -> None:
+    rows = sum(len(x) for x, _ in parts)
+    for worker, (x, y) in enumerate(parts, 1):
+        own = net_of(data, worker)
+        loss_of(own(x), y).mul(len(x) / rows).backward()
+        for parameter, its in zip(net.parameters(), own.parameters(), strict=True):
+            if its.grad is not None:
+                before = 0 if parameter.grad is None else parameter.grad
+                parameter.grad = before + its.grad

@@ -22,9 +22,6 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.text import counted
 
-LR = 0.5
-
-
 _BATON = 7  # a tag of its own
 
 
@@ -38,21 +35,26 @@ _WHO_COMES = (
 def _cases(rng: random.Random) -> list[Case]:
     drawn = [rng.randint(1, 3) for _ in range(12)]
     return [
-        _case(2, [1, 2, 1, 2], 3),
-        _case(2, [1, 1, 1, 2, 1], 2),
-        _case(1, [1, 1, 1], 4),
-        _case(3, [3, 2, 1, 1, 2, 3, 3, 3, 1], 5),
-        _case(3, [*drawn, 1, 2, 3], 4),
-        _case(4, [4, 4, 2, 3, 1, 4, 2, 2], 1),
+        _case(2, [1, 2, 1, 2], 3, 0.5),
+        _case(2, [1, 1, 1, 2, 1], 2, 0.25),
+        _case(1, [1, 1, 1], 4, 0.5),
+        _case(3, [3, 2, 1, 1, 2, 3, 3, 3, 1], 5, 0.125),
+        _case(3, [*drawn, 1, 2, 3], 4, rng.uniform(0.1, 0.6)),
+        _case(4, [4, 4, 2, 3, 1, 4, 2, 2], 1, 0.5),
     ]
 
 
-def _case(workers: int, order: list[int], numel: int) -> Case:
+def _case(workers: int, order: list[int], numel: int, lr: float) -> Case:
     label = (
         f"{counted(workers, 'worker')}, {len(order)} pushes, in this order: "
         f"{', '.join(map(str, order))}"
     )
-    return Case(1 + workers, label, {"order": order, "numel": numel}, _WHO_COMES)
+    return Case(1 + workers, label, {"order": order, "numel": numel, "lr": lr}, _WHO_COMES)
+
+
+def _start(case: Case) -> torch.Tensor:
+    """What all ranks begin with: no two elements alike."""
+    return torch.arange(10, 10 + case.data["numel"], dtype=torch.float64)
 
 
 def gradient_of(values: torch.Tensor, worker: int) -> torch.Tensor:
@@ -62,9 +64,9 @@ def gradient_of(values: torch.Tensor, worker: int) -> torch.Tensor:
 
 def _on_rank(answer: Callable, case: Case) -> Any:
     rank, order = dist.get_rank(), case.data["order"]
-    values = torch.full((case.data["numel"],), 10.0, dtype=torch.float64)
+    values = _start(case)
     if rank == 0:
-        returned = answer(values, len(order), LR)
+        returned = answer(values, len(order), case.data["lr"])
         return {"returned": plain(returned), "values": plain(values)}
     got, baton = [], torch.zeros(1)
     for turn, worker in enumerate(order):
@@ -82,13 +84,12 @@ def _on_rank(answer: Callable, case: Case) -> Any:
 
 def play(case: Case) -> tuple[list[torch.Tensor], list[int]]:
     """The server's values after each push, and each push's staleness."""
-    order, n = case.data["order"], case.data["numel"]
-    server = torch.full((n,), 10.0, dtype=torch.float64)
+    order, server = case.data["order"], _start(case)
     copies = [server.clone() for _ in range(case.world_size)]
     versions, after, staleness = [0] * case.world_size, [], []
     for version, worker in enumerate(order):
         staleness.append(version - versions[worker])
-        server = server - LR * gradient_of(copies[worker], worker)
+        server = server - case.data["lr"] * gradient_of(copies[worker], worker)
         copies[worker], versions[worker] = server, version + 1
         after.append(server)
     return after, staleness
@@ -102,7 +103,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         turns.setdefault(worker, []).append(turn)
     for turn, worker in enumerate(order):
         got = observation.values[worker]["got"][turns[worker].index(turn)]
-        if finding := _wrong_values(got, after, turn, worker, order):
+        if finding := _wrong_values(case, got, after, turn, worker):
             return finding
     seen = observation.values[0]
     tolerance = torch.full_like(after[-1], 1e-9)
@@ -119,13 +120,12 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
 
 
 def _wrong_values(
-    got: torch.Tensor, after: list[torch.Tensor], turn: int, worker: int, order: list[int]
+    case: Case, got: torch.Tensor, after: list[torch.Tensor], turn: int, worker: int
 ) -> Finding | None:
-    want = after[turn]
+    want, order = after[turn], case.data["order"]
     if ((got - want).abs() <= 1e-9).all():
         return None
-    start = torch.full_like(want, 10.0)
-    before = after[turn - 1] if turn else start
+    before = after[turn - 1] if turn else _start(case)
     likely = "the answer is not values - lr * gradient"
     if torch.allclose(got, before, atol=1e-9):
         likely = "the answer holds the values from before this push: step first, then answer"

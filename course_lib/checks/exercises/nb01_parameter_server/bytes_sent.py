@@ -12,6 +12,7 @@ from course_lib.checks.answers import plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, numbers
+from course_lib.text import counted
 
 _EXACT = 1e-6  # a float32 tensor is a number, too
 
@@ -20,7 +21,11 @@ def _cases(rng: random.Random) -> list[Case]:
     sizes = [(4, 1000, 1), (8, 4096, 4), (1, 100, 1), (3, 90, 3)]
     sizes += [(rng.randint(2, 900), 12 * rng.randint(1, 10**9), rng.randint(2, 9))]
     return [
-        Case(1, f"{n} workers, {size} bytes, {servers} servers", {"size": (n, size, servers)})
+        Case(
+            1,
+            f"{counted(n, 'worker')}, {size} bytes, {counted(servers, 'server')}",
+            {"size": (n, size, servers)},
+        )
         for n, size, servers in sizes
     ]
 
@@ -70,9 +75,9 @@ def _cause(what: str, got: float, n: int, size: int, servers: int) -> str:
         ],
     }
     told = {"server": "of a server", "worker": "of a worker", "ring": "of a rank of the ring"}
-    for value, cause in causes[what]:
-        if close(got, value, _EXACT):
-            return f"the number {told[what]}: {cause}"
+    fits = [cause for value, cause in causes[what] if close(got, value, _EXACT)]
+    if fits:
+        return f"the number {told[what]}: {'; or: '.join(fits)}"
     return f"the number {told[what]} is wrong: follow one step with n = 3 on paper"
 
 

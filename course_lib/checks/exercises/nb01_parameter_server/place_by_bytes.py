@@ -50,6 +50,8 @@ def _judge_bytes(case: Case, observation: Observation) -> Finding | None:
             expected=f"{servers} lists",
             got=f"{len(placed)} lists",
         )
+    if finding := _lengths(placed, sizes):
+        return finding
     owned = {tensor: [0] * size for tensor, size in enumerate(sizes)}
     for pieces in placed:
         for piece in pieces:
@@ -88,6 +90,11 @@ def _judge_bytes(case: Case, observation: Observation) -> Finding | None:
             likely = (
                 "the remainder of the division lands on one server: spread it, one element each"
             )
+        elif loads == _rounded_up(sum(sizes), servers):
+            likely = (
+                "every server takes the share rounded up, and the last ones go short: server s "
+                "begins at total * s // servers"
+            )
         elif max(loads) - min(loads) <= len(sizes):
             likely = (
                 "each tensor is cut for itself, and the remainders add up: lay all tensors end to "
@@ -104,6 +111,30 @@ def _judge_bytes(case: Case, observation: Observation) -> Finding | None:
                 got=f"server {server}: {pieces[:6]}",
             )
     return None
+
+
+def _rounded_up(total: int, servers: int) -> list[int]:
+    share = -(-total // servers)
+    return [max(0, min(share, total - share * server)) for server in range(servers)]
+
+
+def _lengths(placed: Any, sizes: list[int]) -> Finding | None:
+    """Pieces that cover everything once if their third number is a length, and only then."""
+    pieces = [piece for pieces in placed for piece in pieces]
+    if not all(map(_is_piece, pieces)) or _covers(pieces, sizes):
+        return None
+    if not _covers([(tensor, start, start + count) for tensor, start, count in pieces], sizes):
+        return None
+    return Finding(
+        "the third number of a piece looks like its length: it is the stop, start + length",
+        expected="(tensor, start, stop)",
+        got=f"{placed}"[:80],
+    )
+
+
+def _covers(pieces: Any, sizes: list[int]) -> bool:
+    elements = sorted((t, i) for t, start, stop in pieces for i in range(start, stop))
+    return elements == [(t, i) for t, size in enumerate(sizes) for i in range(size)]
 
 
 def _is_piece(piece: Any) -> bool:

@@ -99,9 +99,15 @@ def _lookalikes(data: dict, n: int, shares: torch.Tensor) -> dict[str, torch.Ten
     values, gradients, lr = data["values"], data["gradients"], data["lr"]
     weighted = (shares * gradients).sum(0)
     return {
-        "these are the values from before the step: add up all gradients, step, then answer": (
+        "these are the values from before the step: add up all gradients, step, then answer; or "
+        "the gradients are weighted on the server, whose share is 0: a worker knows its own": (
             values
         ),
+        **{
+            f"only the gradients of workers 1 to {last} are in it: a worker is answered before the "
+            "others have pushed": values - lr * (shares * gradients)[:last].sum(0)
+            for last in range(1, n)
+        },
         "the gradients are added up without their shares: each is a mean over the worker's own "
         "samples, so it counts by `share` in the mean over all": values - lr * gradients.sum(0),
         "this is a mean of the means, which is the batch's gradient only if all shares are equal": (
@@ -143,7 +149,7 @@ EXERCISE = Exercise(
     passed="n gradients in and n copies out, the step of the whole batch",
     contract=Contract(
         changes=("values",),
-        takes="rank 0 has no gradient and no share (None)",
+        takes="rank 0's own `gradient` (nan) and `share` (0) do not count",
         allowed=gates.POINT_TO_POINT,
         sends="each worker sends its gradient to rank 0, which sends the values to each worker; "
         "nothing else travels",

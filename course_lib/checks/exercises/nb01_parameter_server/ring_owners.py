@@ -22,7 +22,8 @@ from course_lib.text import counted
 def _by_hand(text: str) -> int:
     """Places that can be followed on paper."""
     places = {"0/0": 10, "1/0": 40, "0/1": 60, "1/1": 90, "2/0": 50, "2/1": 5}
-    return {**places, "a": 10, "b": 11, "c": 95, "d": 45, "e": 60, "f": 3, "g": 75}[text]
+    places |= {"a": 10, "b": 11, "c": 95, "d": 45, "e": 60, "f": 3, "g": 75}
+    return places[text] if text in places else hashed(text) % 100
 
 
 def hashed(text: str) -> int:
@@ -32,24 +33,34 @@ def hashed(text: str) -> int:
 def _ring_cases(rng: random.Random) -> list[Case]:
     keys = [f"key {rng.getrandbits(32)}" for _ in range(200)]
     return [
-        _ring(list("abcdefg"), 2, 2, "by hand"),
+        _ring(list("abdefg"), 2, 2, "by hand"),
+        _ring(list("abcdefg"), 2, 2, "by hand", "key 'c' lies above the highest point, where the "
+              "ring starts again: its owner is the very first point's"),
         _ring(list("gfedcba"), 3, 2, "by hand"),
         _ring(keys, 5, 20, "hashed"),
         _ring(keys[:30], 1, 3, "hashed"),
         _ring(keys, rng.randint(3, 9), 64, "hashed"),
-    ]
+    ]  # fmt: skip
 
 
-def _ring(keys: list[str], servers: int, points: int, how: str) -> Case:
+def _ring(keys: list[str], servers: int, points: int, how: str, clue: str = "") -> Case:
     many = f"{counted(servers, 'server')}"
     label = f"{len(keys)} keys, {many} with {points} points each, places {how}"
-    return Case(1, label, {"keys": keys, "servers": servers, "points": points, "how": how})
+    data = {"keys": keys, "servers": servers, "points": points, "how": how}
+    return Case(1, label, data, clue)
 
 
 def _ring_on_rank(answer: Any, case: Case) -> Any:
     data = case.data
     place = _by_hand if data["how"] == "by hand" else hashed
-    return plain(answer(list(data["keys"]), data["servers"], data["points"], place))
+    asked: list[Any] = []
+
+    def noting_place(text: str) -> int:
+        asked.append(text)
+        return place(text)
+
+    returned = answer(list(data["keys"]), data["servers"], data["points"], noting_place)
+    return {"owners": plain(returned), "asked": plain(asked)}
 
 
 def reference(data: dict[str, Any], points: int, after: bool = True) -> list[int]:
@@ -62,7 +73,7 @@ def reference(data: dict[str, Any], points: int, after: bool = True) -> list[int
 
 
 def _judge_ring(case: Case, observation: Observation) -> Finding | None:
-    data, got = case.data, observation.values[0]
+    data, got = case.data, observation.values[0]["owners"]
     want = reference(data, data["points"])
     numbers = isinstance(got, list | tuple) and all(type(owner) is int for owner in got)
     if not numbers or len(got) != len(want):
@@ -73,6 +84,14 @@ def _judge_ring(case: Case, observation: Observation) -> Finding | None:
         )
     if (got := list(got)) == want:
         return None
+    names = {f"{s}/{i}" for s in range(data["servers"]) for i in range(data["points"])}
+    if strange := [t for t in observation.values[0]["asked"] if t not in {*names, *data["keys"]}]:
+        return Finding(
+            f"place({strange[0]!r}) was asked for, which is no point and no key: the points of "
+            'server 0 are place("0/0"), place("0/1") and so on, f"{s}/{i}"',
+            expected=f"points {sorted(names)[:4]}",
+            got=f"{strange[:4]}",
+        )
     place = _by_hand if data["how"] == "by hand" else hashed
     wrong = next(i for i, pair in enumerate(zip(got, want, strict=True)) if pair[0] != pair[1])
     key = data["keys"][wrong]

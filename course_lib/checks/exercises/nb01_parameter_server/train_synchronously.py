@@ -30,9 +30,6 @@ from ._nets import (
     one_process,
 )
 
-LR = 0.2
-
-
 STEPS = 10
 
 
@@ -50,7 +47,7 @@ def _cases(rng: random.Random) -> list[Case]:
             STEPS,
             "a parameter that is frozen, or that the loss does not depend on, has .grad None",
         ),
-        _case(rng, [TIED], [3], STEPS),
+        _case(rng, [TIED], [3], 7),
         _case(rng, [TIED, FROZEN], [1, 2, 1, 5, 2], STEPS),
     ]
 
@@ -64,7 +61,12 @@ def _case(
         f"{counted(n, 'worker')} with {' + '.join(map(str, samples))} samples, "
         f"{counted(steps, 'step')}{what}"
     )
-    return Case(1 + n, label, {**draw(rng, options, samples, steps), "samples": samples}, clue)
+    data = {
+        **draw(rng, options, samples, steps),
+        "samples": samples,
+        "lr": rng.uniform(0.1, 0.3),
+    }
+    return Case(1 + n, label, data, clue)
 
 
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
@@ -76,12 +78,12 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
             (x.clone(), y.clone(), len(x) / total)
             for x, y in (parts[rank - 1] for parts in data["batches"])
         ]
-    answer(model, batches, loss_of, LR)
+    answer(model, batches, loss_of, data["lr"])
     return {name: plain(p) for name, p in model.named_parameters()}
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
-    want = one_process(case.data, LR)
+    want = one_process(case.data, case.data["lr"])
     if finding := _frozen_kept(case, observation):
         return finding
     for rank, got in enumerate(observation.values):
@@ -113,21 +115,31 @@ def _frozen_kept(case: Case, observation: Observation) -> Finding | None:
 
 
 def _cause(case: Case, observation: Observation, rank: int, name: str) -> str:
-    got, data = observation.values[rank][name], case.data
+    got, data, lr = observation.values[rank][name], case.data, case.data["lr"]
 
     def is_(other: torch.Tensor) -> bool:
         return got.shape == other.shape and bool(((got - other).abs() < _SLACK).all())
 
     own = data["states"][rank]
     server = observation.values[0][name]
-    if is_(one_process(data, LR, mean_of_means=True)[name]):
+    if is_(one_process(data, lr, mean_of_means=True)[name]):
         return "this is what a mean of means gives: weight each gradient by its share"
+    if is_(one_process(data, lr, keeps_gradients=True)[name]):
+        return (
+            "the gradients of earlier steps are still in it: backward adds to .grad, so begin each "
+            "step with model.zero_grad()"
+        )
+    if is_(one_process(data, lr, own_start=True)[name]):
+        return (
+            "the first gradients are those of the workers' own starting values: pull once before "
+            "the first step"
+        )
     if is_(own[name]):
         return "it has not moved at all: is the result written into the model's parameters?"
     short = {**data, "batches": data["batches"][:-1]}
-    if rank > 0 and data["batches"] and is_(one_process(short, LR)[name]):
+    if rank > 0 and data["batches"] and is_(one_process(short, lr)[name]):
         return "this lacks the last step: after the last push there is one more pull"
-    if is_(one_process(data, LR * (case.world_size - 1))[name]):
+    if is_(one_process(data, lr * (case.world_size - 1))[name]):
         return (
             f"the steps are {case.world_size - 1} times too large: you summed, and did not weight"
         )
