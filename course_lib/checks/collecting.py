@@ -12,7 +12,7 @@ from course_lib.observe import RankWarning, Trace
 from course_lib.ranks import RankError, RankTimeout, collect
 from course_lib.ranks.results import RankResults
 
-from .answer_source import recv_for_its_tensor
+from .answer_source import late_binding, recv_for_its_tensor
 from .exercise import Breach, Case, Exercise, Observation
 from .laws._law import Law
 from .watching import SPAN, Unusable, asked_signature, run_cases
@@ -59,11 +59,15 @@ class Trouble:
 
 @dataclass
 class Outcome:
-    """What a job came to: an observation of each case, or the trouble; and what was printed."""
+    """What a job came to: an observation of each case, or the trouble; and what was printed.
+
+    noted: what looks wrong in the source of the answer, should it fail.
+    """
 
     observations: list[Observation] = field(default_factory=list)
     trouble: Trouble | None = None
     printed: dict[int, str] = field(default_factory=dict)
+    noted: str = ""
 
 
 def collect_job(answer: Callable, job: Job, timeout: float | None = None) -> Outcome:
@@ -81,10 +85,12 @@ def collect_job(answer: Callable, job: Job, timeout: float | None = None) -> Out
             device="cpu",
         )
     except RankError as error:
-        return Outcome(trouble=_trouble(error, answer), printed=error.output)
+        trouble = _trouble(error, answer)
+        return Outcome(trouble=trouble, printed=error.output, noted=late_binding(answer))
     except ValueError as problem:  # the answer cannot be sent to another process
         return Outcome(trouble=Trouble("failed", str(problem)))
-    return Outcome(_observations(results, len(job.cases)), printed=results.output)
+    observations = _observations(results, len(job.cases))
+    return Outcome(observations, printed=results.output, noted=late_binding(answer))
 
 
 def _observations(results: RankResults, cases: int) -> list[Observation]:

@@ -68,14 +68,19 @@ def _failure(job: Job, outcome: Outcome, others_passed: bool = False) -> Failure
     if outcome.trouble:
         if job.may_fail:
             return None
-        return Failure(case, judge_trouble(case, outcome.trouble, others_passed), outcome)
+        told = judge_trouble(case, outcome.trouble, others_passed)
+        return Failure(case, _noted(told, outcome), outcome)
     worlds = [len(observation.values) for observation in outcome.observations]
     if worlds != [job.world_size] * len(job.cases):  # a sandbox may send anything
         return Failure(case, Finding("what came back is not of this run"), outcome)
     for case, observation in zip(job.cases, outcome.observations, strict=True):
         if finding := judge_case(job.exercise, case, observation):
-            return Failure(case, finding, outcome)
+            return Failure(case, _noted(finding, outcome), outcome)
     return None
+
+
+def _noted(finding: Finding, outcome: Outcome) -> Finding:
+    return replace(finding, likely=". ".join(filter(None, (finding.likely, outcome.noted))))
 
 
 def _alone(

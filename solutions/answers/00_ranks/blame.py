@@ -30,16 +30,6 @@ def blame_where_long_walks_end(waits):
 
 
 @right
-def blame_by_peeling(waits):
-    """Who is waited for by nobody is innocent; take it away, and again."""
-    left = dict(waits)
-    while free := set(left) - set(left.values()):
-        for rank in free:
-            left.pop(rank)
-    return numpy.array(sorted(left), dtype=int)
-
-
-@right
 def blame_recursively(waits):
     def ends(rank, path=()):
         if waits[rank] is None:
@@ -49,6 +39,11 @@ def blame_recursively(waits):
         return ends(waits[rank], (*path, rank))
 
     return sorted(set().union(*map(ends, waits)))
+
+
+@right
+def blame_as_an_array(waits):
+    return numpy.array(blame(waits), dtype=int)
 
 
 @wrong(says="nobody waits for rank")
@@ -152,6 +147,6 @@ def blame_after_three_steps(waits):
 
 @wrong(says="the argument `waits` is not what it was before the call")
 def blame_and_take_apart(waits):
-    found = blame_by_peeling(waits).tolist()
+    found = blame_recursively(waits)
     waits.clear()
     return found

@@ -281,3 +281,20 @@ def when_the_last_listed_is_there(model, bucket_bytes):
 @wrong(says="Step 0 was right: what is still there from it?")
 def works_are_never_cleared(model, bucket_bytes):
     return in_buckets(model, bucket_bytes, clear=False)
+
+
+@wrong(says="a hook that is made in the loop over `number` reads `number` when it runs")
+def hooks_that_read_the_loops_variable(model, bucket_bytes):
+    synchronize_all = in_buckets(model, bucket_bytes)
+    ready = {}
+    for number, parameter in enumerate(p for p in model.parameters() if p.requires_grad):
+        parameter.register_post_accumulate_grad_hook(lambda p: ready.update({number: p.grad}))
+
+    def synchronize():
+        synchronize_all()
+        for parameter, number in zip(
+            (p for p in model.parameters() if p.requires_grad), sorted(ready), strict=False
+        ):
+            parameter.grad = ready[number]
+
+    return synchronize
