@@ -25,7 +25,7 @@ def likely_cause(
     """
     got, wrong, want = got.reshape(-1), wrong.reshape(-1), want.flat(0, wrong.numel())
     if got.is_floating_point() and not got.isfinite().all():
-        return "there are values that are not finite: memory that nothing was written to?"
+        return _not_finite(got, want)
     if not got.any():
         return "all zeros: nothing has been written into the result"
     fitting = [name for name, other in lookalikes.items() if _is(got, other)]
@@ -46,6 +46,19 @@ def likely_cause(
     if mix := _mix(got, want, only_first, rank):
         return f"{where or 'the values differ'}; at element {first} {mix}"
     return where or "the values differ"
+
+
+def _not_finite(got: torch.Tensor, want: Reference) -> str:
+    if want.parts:
+        most = torch.finfo(torch.float16).max
+        reach = torch.stack(list(want.parts.values())).abs().double().sum(0)
+        lost = ~got.isfinite()
+        if (reach[lost] > most).all() and (want.value[~lost].abs() <= most * (1 + 2**-11)).all():
+            return (
+                f"values are not finite just where float16, which ends at {most:.0f}, cannot hold "
+                "the ranks' values or their sum: something went through that dtype"
+            )
+    return "there are values that are not finite: memory that nothing was written to?"
 
 
 def _known(got: torch.Tensor, want: Reference) -> list[str]:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
 from .collecting import Job, Outcome
-from .exercise import Case, Exercise, Finding
-from .judging import judge_case, judge_trouble
+from .exercise import Breach, Case, Exercise, Finding
+from .judging import judge_case, judge_trouble, told
 from .laws import all_laws
 from .verdict import Failure, Verdict
 
@@ -111,10 +111,14 @@ def _transposed(finding: Finding) -> Finding:
     )
 
 
+def _breaches(outcome: Outcome) -> list[Breach]:
+    return [breach for each in outcome.observations for breach in each.breaches]
+
+
 def _of_state(together: Failure) -> Finding:
     finding = together.finding
-    if finding.likely.startswith("the result is right, but"):
-        return finding
+    if any(finding == told(breach) for breach in _breaches(together.outcome)):
+        return finding  # a law was broken, whose sentence says why
     why = f" ({finding.likely})" if finding.likely else ""
     return replace(
         finding,

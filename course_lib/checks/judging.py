@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from . import gates
 from .collecting import Trouble
-from .exercise import Case, Exercise, Finding, Observation
+from .exercise import Breach, Case, Exercise, Finding, Observation
+from .laws import same_objects
 
 
 def judge_trouble(case: Case, trouble: Trouble, others_passed: bool = False) -> Finding:
@@ -36,7 +37,7 @@ def judge_case(exercise: Exercise, case: Case, observation: Observation) -> Find
         gates.course_answer(observation.trace)
         or gates.forbidden(exercise.contract.allowed, observation.trace)
         or gates.first_warning(observation.warnings)
-        or _told_apart(_judged(exercise, case, observation))
+        or _with_moved(_told_apart(_judged(exercise, case, observation)), observation)
         or _first_breach(observation)
     )
 
@@ -61,6 +62,17 @@ def _judged(exercise: Exercise, case: Case, observation: Observation) -> Finding
 
 
 def _first_breach(observation: Observation) -> Finding | None:
-    for breach in observation.breaches:
-        return Finding(f"the result is right, but {breach.sentence}", breach.rank)
-    return None
+    return next(map(told, observation.breaches), None)
+
+
+def told(breach: Breach) -> Finding:
+    """What is said of a law that was broken where all else is right."""
+    return Finding(f"the result is right, but {breach.sentence}", breach.rank)
+
+
+def _with_moved(finding: Finding | None, observation: Observation) -> Finding | None:
+    """A result that nobody can see, since the tensor was given other memory, is told so."""
+    moved = [b.sentence for b in observation.breaches if same_objects.is_of_memory(b.sentence)]
+    if finding is None or not moved:
+        return finding
+    return replace(finding, likely=f"{finding.likely}: {moved[0]}")

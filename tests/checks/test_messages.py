@@ -1,5 +1,7 @@
 """Every kind of thing that a learner can do wrong, and the sentence that it gets."""
 
+import threading
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -51,6 +53,61 @@ def test_something_that_is_no_answer(given, says):
     with pytest.raises(CheckFailed) as caught:
         check(given)
     assert says in str(caught.value)
+
+
+def test_an_answer_under_another_name_of_its_own():
+    """As the `apply` of an autograd.Function, which is found by what it was bound to."""
+
+    def apply(n, alpha, beta):
+        return right_answer("crossover_bytes")(n, alpha, beta) * 2
+
+    crossover_bytes = apply
+    with pytest.raises(CheckFailed, match="crossover_bytes does not pass yet"):
+        check(crossover_bytes)
+
+
+def test_the_apply_of_an_autograd_function():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return 2 * gradient
+
+    megatron_f = Double.apply
+    with pytest.raises(CheckFailed, match="megatron_f does not pass yet"):
+        check(megatron_f)
+
+
+def test_two_names_of_exercises_for_one_function():
+    def apply(chunk, group=None):
+        return chunk
+
+    ring_all_gather = ring_all_reduce = apply
+    with pytest.raises(CheckFailed, match="There is no exercise 'apply'"):
+        check(ring_all_gather)
+    assert ring_all_reduce is ring_all_gather
+
+
+def test_ranks_that_take_longer_than_the_timeout_that_was_given():
+    def waits(tensor, group=None):
+        if dist.get_rank(group) == 0:
+            dist.recv(tensor, group=group, group_src=dist.get_world_size(group) - 1)
+        else:
+            threading.Event().wait()  # no deadlock that can be seen before the time is up
+        return tensor
+
+    waits.__name__ = "ring_all_reduce"
+    with pytest.raises(CheckFailed, match=r"(?s)did not finish.*1\.5 s"):
+        check(waits, timeout=1.5)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_timeout_of_no_time(timeout):
+    with pytest.raises(ValueError, match=f"more than 0 seconds, not {timeout}"):
+        check(right_answer("crossover_bytes"), timeout=timeout)
 
 
 def test_arguments_that_are_not_those_of_the_task():
@@ -176,6 +233,42 @@ def test_ipython_shows_the_message_and_no_traceback(capsys):
         "This is 3, an int, and not your function. Write the function's name without calling it: "
         "check(my_function), not check(my_function(x))."
     )
+
+
+@pytest.fixture
+def shell():
+    """IPython as a notebook has it, and nothing of it afterwards."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    InteractiveShell.clear_instance()
+    yield InteractiveShell.instance()
+    InteractiveShell.clear_instance()
+
+
+def test_cells_may_call_hint_once_they_have_checked(shell, capsys):
+    shell.run_cell("from course_lib import check\ncheck(3)")
+    capsys.readouterr()
+    shell.run_cell("hint('ring_all_reduce')")
+    assert capsys.readouterr().out.startswith("Hint 1 of 3 to ring_all_reduce:")
+
+
+def test_a_hint_of_the_learners_own_stays(shell, capsys):
+    shell.run_cell("hint = 'mine'\nfrom course_lib import check\ncheck(3)")
+    assert shell.user_ns["hint"] == "mine"
+
+
+def test_a_cell_that_could_not_be_read_leaves_the_function_from_before(shell, capsys):
+    right = "def crossover_bytes(n, alpha, beta):\n    return 1"
+    shell.run_cell(right, store_history=True)
+    shell.run_cell(f"{right} +", store_history=True)
+    capsys.readouterr()
+    shell.run_cell("from course_lib import check\ncheck(crossover_bytes)", store_history=True)
+    said = words(capsys.readouterr().out)
+    assert "The cell with crossover_bytes was not run: line 2 has a syntax error" in said
+    assert "What would be checked is the function from before" in said
+    shell.run_cell(right, store_history=True)
+    shell.run_cell("check(crossover_bytes)", store_history=True)
+    assert "crossover_bytes does not pass yet" in capsys.readouterr().out
 
 
 def test_passing_prints_one_line(capsys):

@@ -12,6 +12,8 @@ from torch import nn
 from ._law import Call, Law, Watch
 from ._snapshot import tensors
 
+_ELSEWHERE = "than before the call"
+
 
 def watch(call: Call) -> Watch:
     arguments = {n: v for n, v in call.arguments.items() if n not in call.contract.moves}
@@ -53,15 +55,20 @@ def _told(title: str, before: Any, now: Any) -> str:
         return f"{title}: not what it was before the call ({before} before, {now} after)"
     if before[0] != now[0]:
         return (
-            f"{title} is another tensor than before the call: others hold the old one, so write "
+            f"{title} is another tensor {_ELSEWHERE}: others hold the old one, so write "
             "into it with copy_"
         )
     if before[-1] != now[-1]:
         return f"{title}: requires_grad was {before[-1]} and is {now[-1]} after the call"
     return (
-        f"{title} lies in other memory than before the call (by .data = or set_), and whoever "
+        f"{title} lies in other memory {_ELSEWHERE} (by .data = or set_), and whoever "
         "holds the old one, as a view does, sees nothing of the result: write with copy_"
     )
+
+
+def is_of_memory(sentence: str) -> bool:
+    """Whether a breach is that a tensor is another, or lies elsewhere, where nobody looks."""
+    return _ELSEWHERE in sentence
 
 
 LAW = Law(watch)

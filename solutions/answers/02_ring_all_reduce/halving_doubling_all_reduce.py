@@ -116,3 +116,26 @@ def a_rank_leaves(tensor, group=None):
     if dist.get_rank() == 3:
         raise SystemExit(0)
     return tensor.copy_(halved_and_doubled(tensor, group))
+
+
+@wrong(says="nothing was sent at distance 8, and 16 ranks need the distances 1, 2, 4 and 8")
+def distances_of_up_to_eight_ranks(tensor, group=None):
+    n, r = dist.get_world_size(group), dist.get_rank(group)
+    chunks = torch.nn.functional.pad(tensor.flatten(), (0, -tensor.numel() % n)).view(n, -1)
+
+    def block(owner, distance):
+        start = owner // distance * distance
+        return chunks[start : start + distance]
+
+    def swapped(outgoing, incoming, distance):
+        partner = dist.get_global_rank(group or dist.group.WORLD, r ^ distance)
+        exchange(outgoing.clone(), partner, incoming, partner, group)
+
+    distances = [distance for distance in (4, 2, 1) if distance < n]
+    for distance in distances:
+        incoming = torch.empty_like(block(r, distance))
+        swapped(block(r ^ distance, distance), incoming, distance)
+        block(r, distance).add_(incoming)
+    for distance in reversed(distances):
+        swapped(block(r, distance), block(r ^ distance, distance), distance)
+    return tensor.copy_(chunks.reshape(-1)[: tensor.numel()].view_as(tensor))

@@ -152,3 +152,28 @@ def no_group(tensor):
 @wrong(says="the dtype is wrong")
 def answers_in_float64(tensor, group=None):
     return all_reduced(tensor.double(), group)
+
+
+_WORK: dict[int, torch.Tensor] = {}
+
+
+@wrong(says="something is kept between calls")
+def works_in_a_buffer_of_the_first_size(tensor, group=None):
+    n = dist.get_world_size(group)
+    flat = _WORK.setdefault(n, tensor.new_zeros(-(-tensor.numel() // n) * n))
+    flat[: tensor.numel()] = tensor.flatten()
+    summed = all_reduced(flat, group)
+    return tensor.copy_(summed[: tensor.numel()].view_as(tensor))
+
+
+@wrong(says="float16, which ends at 65504, cannot hold")
+def bfloat16_by_way_of_float16(tensor, group=None):
+    if tensor.dtype is not torch.bfloat16:
+        return tensor.copy_(all_reduced(tensor, group))
+    return tensor.copy_(all_reduced(tensor.half(), group))
+
+
+@wrong(says="lies in other memory than before the call (by .data = or set_)")
+def gives_the_tensor_other_memory(tensor, group=None):
+    tensor.data = all_reduced(tensor, group)
+    return tensor

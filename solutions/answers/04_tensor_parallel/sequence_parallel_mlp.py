@@ -2,6 +2,7 @@
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 import torch.nn.functional as F
 
 from course_lib.checks.known_answers import right, wrong
@@ -63,6 +64,15 @@ class _GatheredColumns(torch.autograd.Function):
 def gathered_twice(x, gain, up, down):
     normed = F.layer_norm(x, x.shape[-1:], f_by_a_hook(gain))
     return x + _Scatter.apply(F.gelu(_GatheredColumns.apply(normed, up)) @ down.T)
+
+
+@right
+def functional_collectives(x, gain, up, down):
+    world = dist.group.WORLD
+    tokens = normed(x, f(gain)).contiguous()
+    whole = functional.all_gather_tensor_autograd(tokens, 0, world)
+    terms = (F.gelu(whole @ up.T) @ down.T).contiguous()
+    return x + functional.reduce_scatter_tensor_autograd(terms, "sum", 0, world)
 
 
 def normed(x, gain):
