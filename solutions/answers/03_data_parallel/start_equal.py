@@ -35,6 +35,37 @@ def start_equal_flat(model):
         )
 
 
+@right
+def start_equal_all_under_way(model):
+    tensors = [*model.parameters(), *model.buffers()]
+    for work in [dist.broadcast(t.detach(), src=0, async_op=True) for t in tensors]:
+        work.wait()
+
+
+@right
+def start_equal_through_copies(model):
+    """By name, each memory once, and copied back without a gradient."""
+    held = dict([*model.named_parameters(), *model.named_buffers()])
+    with torch.no_grad():
+        for tensor in {tensor.data_ptr(): tensor for tensor in held.values()}.values():
+            copy = tensor.clone(memory_format=torch.contiguous_format)
+            dist.broadcast(copy, 0)
+            tensor.copy_(copy)
+
+
+@right
+def start_equal_by_apply(model):
+    sent = set()
+
+    def send(module):
+        for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+            if tensor not in sent:
+                sent.add(tensor)
+                dist.broadcast(tensor.data, src=0)
+
+    model.apply(send)
+
+
 def send_all(tensors, src=0):
     for tensor in tensors:
         dist.broadcast(tensor.detach(), src=src)
@@ -99,3 +130,11 @@ def without_detach(model):
 @wrong(says="your function calls course_lib.techniques")
 def the_courses_own_start(model):
     broadcast_state(model)
+
+
+@wrong(says="lies in other memory than before the call")
+def memory_of_its_own(model):
+    for tensor in (*model.parameters(), *model.buffers()):
+        value = tensor.detach().clone()
+        dist.broadcast(value, src=0)
+        tensor.data = value
