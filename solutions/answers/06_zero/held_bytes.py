@@ -1,5 +1,11 @@
 """Known answers to held_bytes."""
 
+import functools
+from collections import defaultdict
+
+import numpy as np
+import torch
+
 from course_lib.checks.known_answers import right, wrong
 
 
@@ -43,3 +49,54 @@ def tensors_told_apart_by_id(tensors):
 @wrong(says="None has no bytes")
 def no_gradient_yet(tensors):
     return sum({t.untyped_storage().data_ptr(): t.nbytes for t in tensors}.values())
+
+
+@right
+def held_bytes_in_numpy(tensors):
+    storages = [t.untyped_storage() for t in tensors if t is not None]
+    rows = np.array([(s.data_ptr(), s.nbytes()) for s in storages])
+    return np.unique(rows, axis=0)[:, 1].sum()
+
+
+@right
+def held_bytes_by_group(tensors):
+    storages = (t.untyped_storage() for t in filter(lambda t: t is not None, tensors))
+    found = defaultdict(int)
+    for storage in storages:
+        found[storage.data_ptr()] = max(found[storage.data_ptr()], len(storage))
+    return sum(found.values())
+
+
+@right
+def held_bytes_functionally(tensors):
+    def add(found, t):
+        storage = None if t is None else t.untyped_storage()
+        return found | ({(storage._cdata, storage.nbytes())} if storage else set())
+
+    return torch.tensor([n for _, n in functools.reduce(add, tensors, frozenset())]).sum()
+
+
+@wrong(says="two storages of the same size are two")
+def told_apart_by_size(tensors):
+    return sum({t.untyped_storage().nbytes() for t in tensors if t is not None})
+
+
+@wrong(says="go through it only once")
+def two_passes(tensors):
+    found = {t.untyped_storage().data_ptr() for t in tensors if t is not None}
+    sizes = {
+        t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()
+        for t in tensors
+        if t is not None
+    }
+    return sum(sizes[address] for address in found if address in sizes)
+
+
+@wrong(says="what does the function keep from one call to the next")
+def seen_for_ever(tensors, seen=set()):
+    total = 0
+    for t in tensors:
+        if t is not None and t.untyped_storage().data_ptr() not in seen:
+            seen.add(t.untyped_storage().data_ptr())
+            total += t.untyped_storage().nbytes()
+    return total

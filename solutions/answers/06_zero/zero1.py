@@ -149,3 +149,29 @@ def whole_tensors_dealt_out(model, make_optimizer):
 def steps_at_once(model, make_optimizer):
     for p in model.parameters():
         dist.broadcast(p.data, 0)
+
+
+@wrong(says="more is kept in memory than is due")
+def a_shard_without_a_clone(model, make_optimizer):
+    for p in model.parameters():
+        dist.broadcast(p.data, 0)
+    n, rank, own = dist.get_world_size(), dist.get_rank(), learning(model)
+    shard = nn.Parameter(flatten(own, n).chunk(n)[rank])
+    optimizer = make_optimizer([shard])
+
+    def step():
+        row = flatten([p.grad for p in own], n)
+        mine = torch.empty(shard.shape, dtype=shard.dtype)
+        dist.reduce_scatter(mine, list(row.chunk(n)))
+        shard.grad = mine / n
+        optimizer.step()
+        shard.grad = None
+        dist.all_gather(list(row.chunk(n)), shard.detach().clone())
+        unflatten(row, own)
+
+    return step
+
+
+@wrong(says="more is kept in memory than is due")
+def gradient_of_the_shard_stays(model, make_optimizer):
+    return stage_1(model, make_optimizer)

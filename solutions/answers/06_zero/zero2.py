@@ -202,3 +202,19 @@ def all_reduced_in_the_hook(model, make_optimizer):
             unflatten(flat, [p])
 
     return step
+
+
+@wrong(says="more is kept in memory than is due")
+def rows_in_a_dictionary(model, make_optimizer):
+    rows = {}
+
+    def send(p, reduce):
+        rows[p] = p.grad
+        reduce(p)
+
+    return stage_2(model, make_optimizer, send)
+
+
+@wrong(says="more is kept in memory than is due")
+def gradients_of_the_shards_stay(model, make_optimizer):
+    return stage_2(model, make_optimizer)

@@ -48,9 +48,9 @@ def _tensors(kind: str, size: int) -> list[torch.Tensor | None]:
 _KINDS = {
     "plain": "three float32 tensors",
     "alike": "two tensors of the same size",
-    "once": "a generator of tensors, which can be gone through once",
     "bfloat16": "a bfloat16 and a float64 tensor",
     "none": "a gradient, between two that are None",
+    "once": "a generator of tensors, which can be gone through once",
     "tied": "a weight that is listed twice",
     "views": "the four quarters of one tensor",
     "shard": "one quarter of a tensor, a view of it",
@@ -108,6 +108,15 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         likely = (
             "memory that several tensors share is counted more than once: tell storages apart by "
             "t.untyped_storage().data_ptr()"
+        )
+    elif got == sum({t.untyped_storage().nbytes() for t in given}):
+        likely = (
+            "two storages of the same size are two: tell them apart by their address, "
+            "t.untyped_storage().data_ptr()"
+        )
+    elif kind == "once" and got == 0:
+        likely = (
+            "here `tensors` is a generator, which is empty after one pass: go through it only once"
         )
     else:
         likely = "add up t.untyped_storage().nbytes() over the storages, each once"
