@@ -218,3 +218,30 @@ def rows_in_a_dictionary(model, make_optimizer):
 @wrong(says="more is kept in memory than is due")
 def gradients_of_the_shards_stay(model, make_optimizer):
     return stage_2(model, make_optimizer)
+
+
+@wrong(says="one that is a view into the row keeps all of the row")
+def reduced_into_a_view_of_the_row(model, make_optimizer):
+    n, rank, own = dist.get_world_size(), dist.get_rank(), learning(model)
+    shards = {p: nn.Parameter(flatten([p], n).chunk(n)[rank].clone()) for p in own}
+    optimizer = make_optimizer(list(shards.values()))
+
+    def send(p):
+        row, p.grad = flatten([p.grad], n), None
+        mine = torch.empty_like(row).chunk(n)[rank]
+        dist.reduce_scatter(mine, list(row.chunk(n)))
+        mine /= n
+        shards[p].grad = mine
+
+    for p in own:
+        p.register_post_accumulate_grad_hook(send)
+
+    def step():
+        optimizer.step()
+        optimizer.zero_grad()
+        for p, shard in shards.items():
+            row = flatten([p], n)
+            dist.all_gather(list(row.chunk(n)), shard.detach())
+            unflatten(row, [p])
+
+    return step

@@ -84,7 +84,7 @@ def train_on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     if not callable(step):
         return {"step": plain(step)}
     started = {name: plain(p) for name, p in model.named_parameters()}
-    after, left = [], []
+    after, left, parts = [], [], []
     with record_function(TRAINING):
         for x, y in zip(data["x"], data["y"], strict=True):
             model.zero_grad()
@@ -92,6 +92,7 @@ def train_on_rank(answer: Callable, case: Case) -> dict[str, Any]:
             with record_function(BACKWARD):
                 loss.backward()
             left.append(held_bytes(p.grad for p in own))
+            parts.append(held_bytes(p.grad for p in spy.parameters()))
             step()
             after.append({name: plain(p) for name, p in model.named_parameters()})
     return {
@@ -99,6 +100,7 @@ def train_on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         "after": after,
         "peak": max(peaks),
         "left": max(left),
+        "parts": max(parts),
         "squares": spy.squares,
         "state": spy.state_bytes(),
     }

@@ -62,6 +62,7 @@ def _judge_zero2(case: Case, observation: Observation) -> Finding | None:
 def _left(case: Case, observation: Observation) -> Finding | None:
     """No .grad is left after backward, and within it no more than two at a time."""
     most = SIZE * sum(sorted(sizes_of(case))[-2:])
+    parts = SIZE * sum(-(-size // case.world_size) for size in sizes_of(case))
     for rank, seen in enumerate(observation.values):
         if seen["left"]:
             likely = (
@@ -73,6 +74,14 @@ def _left(case: Case, observation: Observation) -> Finding | None:
                 rank,
                 expected="0 bytes in .grad after backward",
                 got=f"{seen['left']} bytes",
+            )
+        if seen["parts"] > parts:
+            return Finding(
+                "the parameters are right, but the gradients of the shards keep more than their "
+                "own memory: one that is a view into the row keeps all of the row",
+                rank,
+                expected=f"at most {parts} bytes behind the shards' .grad after backward",
+                got=f"{seen['parts']} bytes",
             )
         if seen["peak"] > most:
             return Finding(
