@@ -100,7 +100,8 @@ class Contract:
 
 
 def _sentence(part: str) -> str:
-    """With a capital, unless it begins with a name of the code, and one full stop."""
-    word = part.split()[0]
-    begin = part if len(word) < 2 or "_" in word else part[0].upper() + part[1:]
-    return f"{begin.rstrip('.')}."
+    """With a capital, unless it begins with a name of the code or a symbol, and one full stop."""
+    word = part.split()[0].rstrip(",;:")
+    symbol = (len(word) == 1 and word != "a") or "_" in word
+    begin = part if symbol else part[0].upper() + part[1:]
+    return begin if begin.endswith(".") else f"{begin}."
