@@ -278,7 +278,7 @@ check(megatron_g)
 
 # %%
 from course_lib.techniques.tensor_parallel.axis import TensorAxis
-from course_lib.techniques.tensor_parallel.regions import (
+from course_lib.techniques.tensor_parallel.f_and_g import (
     CopyToTensorParallel,
     ReduceFromTensorParallel,
 )

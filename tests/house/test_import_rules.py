@@ -1,9 +1,11 @@
 """The rooms import each other only as the rules say, in one style, and in no circle."""
 
+import importlib.util
 from pathlib import Path, PurePosixPath
 
 import pytest
 
+from course_lib.checks.sandbox.program import without_magics
 from tests.house.import_rules import RULES, circle, imports, module_graph, room_graph, violations
 
 
@@ -129,3 +131,23 @@ def test_the_same_package_by_its_full_name_is_found(path, source):
 )
 def test_an_import_by_the_rules_is_fine(path, source):
     assert violations(source, PurePosixPath(path)) == []
+
+
+def test_what_lessons_import_from_the_library_is_there(root):
+    missing = []
+    for file in sorted((root / "solutions").rglob("*.py")):
+        source = without_magics(file.read_text(encoding="utf-8"))
+        for line, name in imports(source, "solutions"):
+            if name.startswith("course_lib") and not _there(name):
+                missing.append(f"{file.name}:{line}: {name}")
+    assert not missing, "\n".join(missing)
+
+
+def _there(name: str) -> bool:
+    module, _, attribute = name.rpartition(".")
+    try:
+        return hasattr(importlib.import_module(module), attribute) or bool(
+            importlib.util.find_spec(name)
+        )
+    except ModuleNotFoundError:
+        return False
