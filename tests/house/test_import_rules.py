@@ -137,9 +137,11 @@ def test_what_lessons_import_from_the_library_is_there(root):
     missing = []
     for file in sorted((root / "solutions").rglob("*.py")):
         source = without_magics(file.read_text(encoding="utf-8"))
-        for line, name in imports(source, "solutions"):
-            if name.startswith("course_lib") and not _there(name):
-                missing.append(f"{file.name}:{line}: {name}")
+        missing += [
+            f"{file.name}:{found.line}: {found.module}"
+            for found in imports(source, "solutions")
+            if found.module.startswith("course_lib.") and not _there(found.module)
+        ]
     assert not missing, "\n".join(missing)
 
 
