@@ -35,11 +35,11 @@ def _ring_all_reduce_cases(rng: random.Random) -> list[Case]:
         drawn(rng, 4, 10, clue=uneven(10, 4)),
         drawn(rng, 1, 5, clue=ALONE),
         drawn(rng, 3, 1, clue=few),
-        drawn(rng, 5, 3, torch.float64, clue=few),
+        drawn(rng, 4, 3, torch.float64, clue=few),
         drawn(rng, 4, (7, 3), torch.float64, clue=uneven(21, 4)),
         drawn(rng, 4, 1003, torch.bfloat16, clue=uneven(1003, 4)),
-        drawn(rng, 5, 21, torch.int64, clue=uneven(21, 5)),
-        in_group(rng, 5, (1, 3, 4), 7),
+        drawn(rng, 4, 21, torch.int64, clue=uneven(21, 4)),
+        in_group(rng, 4, (0, 2, 3), 7),
         drawn(rng, 2, 100_001),
     ]
 
