@@ -28,7 +28,8 @@ def outputs(tmp_path_factory) -> dict[str, list]:
 
 
 def test_the_deadlock_is_explained(outputs):
-    (error,) = outputs["deadlock"]
+    picture, error = outputs["deadlock"]
+    assert 'class="course-view"' in picture["data"]["text/html"]
     said = "\n".join(error["traceback"])
     for rank, receiver in ((0, 1), (1, 2), (2, 0)):
         assert f"rank {rank}  waits to send 250000 float32 to rank {receiver}   cell [1]" in said

@@ -51,22 +51,23 @@ class _OnRank:
     on_rank: Callable[[Callable, Case], Any]
 
     def __call__(self, answer: Callable, case: Case) -> None:
-        self.on_rank(_labelled(answer), case)
+        self.on_rank(_labelled(answer, _ANSWER), case)
 
 
-def _labelled(function: Callable) -> Callable:
+def _labelled(function: Callable, name: str) -> Callable:
     def call(*args: Any, **kwargs: Any) -> Any:
-        with record_function(_ANSWER):
+        with record_function(name):
             returned = function(*args, **kwargs)
-        return _with_labels(returned)
+        return _with_labels(returned, name)
 
     return call
 
 
-def _with_labels(returned: Any) -> Any:
+def _with_labels(returned: Any, name: str) -> Any:
+    """Functions in what was returned, each with a label of its own: its place in it."""
     if type(returned) in (list, tuple):
-        return type(returned)(_with_labels(item) for item in returned)
-    return _labelled(returned) if _is_function(returned) else returned
+        return type(returned)(_with_labels(x, f"{name}, {i}") for i, x in enumerate(returned))
+    return _labelled(returned, f"{name}, returned") if _is_function(returned) else returned
 
 
 def _is_function(value: Any) -> bool:
@@ -81,28 +82,41 @@ def _judge(due: Callable[[Case, int], int], case: Case, observation: Observation
         blocks = [block for block in trace.blocks if block.rank == rank]
         ours = [block for block in blocks if _made_by_answer(block, labels)]
         most = due(case, rank)
-        for end in sorted(label.end for label in labels if label.name == _ANSWER):
-            alive = sum(_size_at(block, end) for block in ours)
-            if alive > most + _SLACK:
+        for kept in _kept_by_function(ours, labels):
+            if sum(kept) > most + _SLACK:
                 return Finding(
                     "the result is right, but between calls more is kept in memory than is due: "
                     "something keeps a whole tensor alive, such as a view of it, a list, or a "
                     "gradient that was not dropped",
                     rank,
                     expected=f"at most {most} bytes, for what has to stay",
-                    got=f"{alive} bytes in {len(list(_alive(ours, end)))} tensors",
+                    got=f"{sum(kept)} bytes in {len(kept)} tensors",
                 )
     return None
 
 
+def _kept_by_function(ours: list[Block], labels: list[Label]) -> Iterator[list[int]]:
+    """Sizes of what lives on after a function's calls: after the one that leaves least."""
+    marked = sorted((label for label in labels if _is_marked(label)), key=lambda each: each.start)
+    after: dict[str, list[list[int]]] = {}
+    for label in marked:
+        if label.name == BACKWARD:
+            continue
+        later = [each.start for each in marked if each.start > label.end]
+        times = (label.end, min(later, default=label.end))
+        sizes = (min(_size_at(block, time) for time in times) for block in ours)
+        after.setdefault(label.name, []).append([size for size in sizes if size])
+    for kept in after.values():
+        yield min(kept, key=sum)
+
+
+def _is_marked(label: Label) -> bool:
+    return label.name == BACKWARD or label.name.startswith(_ANSWER)
+
+
 def _made_by_answer(block: Block, labels: list[Label]) -> bool:
     began = block.steps[0][0]
-    spans = [label for label in labels if label.name in (_ANSWER, BACKWARD)]
-    return any(span.start <= began <= span.end for span in spans)
-
-
-def _alive(blocks: list[Block], time: float) -> Iterator[Block]:
-    return (block for block in blocks if _size_at(block, time))
+    return any(_is_marked(label) and label.start <= began <= label.end for label in labels)
 
 
 def _size_at(block: Block, time: float) -> int:
