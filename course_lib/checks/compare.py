@@ -6,9 +6,9 @@ from typing import Any
 import torch
 
 from .answers import kind_of
-from .causes import likely_cause
 from .exercise import Finding
 from .glimpse import glimpses
+from .likely_causes import likely_cause
 from .reference import Reference
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from . import gates
+from . import structure
 from .collecting import Trouble
 from .exercise import Breach, Case, Exercise, Finding, Observation
 from .laws import same_objects
@@ -17,7 +17,7 @@ def judge_trouble(case: Case, trouble: Trouble, others_passed: bool = False) -> 
         return Finding(trouble.report)
     if trouble.kind == "unusable":
         return Finding(f"the check cannot go on with what your function returned: {trouble.report}")
-    if warned := gates.first_warning(trouble.warnings):
+    if warned := structure.first_warning(trouble.warnings):
         return warned
     if trouble.cause:
         return Finding(trouble.cause)
@@ -34,9 +34,9 @@ def judge_case(exercise: Exercise, case: Case, observation: Observation) -> Find
     says nothing that they are right. A law that was broken comes after them.
     """
     return (
-        gates.course_answer(observation.trace)
-        or gates.forbidden(exercise.contract.allowed, observation.trace)
-        or gates.first_warning(observation.warnings)
+        structure.course_answer(observation.trace)
+        or structure.forbidden(exercise.contract.allowed, observation.trace)
+        or structure.first_warning(observation.warnings)
         or _with_moved(_told_apart(_judged(exercise, case, observation)), observation)
         or _first_breach(observation)
     )

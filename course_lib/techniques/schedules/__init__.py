@@ -3,22 +3,13 @@
 To read in this order:
 
     text      what a schedule is, and how it is written down
-    tables    naive, GPipe, 1F1B, interleaved, zero-bubble
-    rules     what makes a schedule right
+    builders  naive, GPipe, 1F1B, interleaved, zero-bubble
+    validity  what makes a schedule right
 
 Needs no neighbour.
 """
 
-from .rules import (
-    check_complete,
-    check_order,
-    needs,
-    num_microbatches,
-    num_stages,
-    result_of,
-    validate,
-)
-from .tables import BY_NAME, gpipe, interleaved, naive, one_f_one_b, zb_h1
+from .builders import BY_NAME, gpipe, interleaved, naive, one_f_one_b, zb_h1
 from .text import (
     BACKWARD,
     BACKWARD_INPUT,
@@ -30,6 +21,15 @@ from .text import (
     format_schedule,
     parse_op,
     parse_schedule,
+)
+from .validity import (
+    check_complete,
+    check_order,
+    needs,
+    num_microbatches,
+    num_stages,
+    result_of,
+    validate,
 )
 
 __all__ = [

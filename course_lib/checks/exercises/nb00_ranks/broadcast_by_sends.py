@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import gates
+from course_lib.checks import structure
 from course_lib.checks.answers import Call, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -95,7 +95,7 @@ EXERCISE = Exercise(
         in_place="tensor",
         returned=False,
         takes="any shape, also 0-dimensional; any root",
-        allowed=gates.POINT_TO_POINT,
+        allowed=structure.POINT_TO_POINT,
         sends="every rank but the root receives the tensor once",
     ),
 )

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import gates
+from course_lib.checks import structure
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -81,9 +81,9 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             return Finding(likely, rank, expected=f"{want}", got=f"{list(got)}")
     for rank in range(case.world_size):
         hits = rounds if rank < 2 else 0
-        finding = gates.messages(
+        finding = structure.messages(
             observation, rank, hits, "a round is one message from each of the two players"
-        ) or gates.peers(observation, rank, {1 - rank} if rank < 2 else (), _ONLY_TWO)
+        ) or structure.peers(observation, rank, {1 - rank} if rank < 2 else (), _ONLY_TWO)
         if finding:
             return finding
         want = (evens, odds)[rank] if rank < 2 else []
@@ -167,7 +167,7 @@ EXERCISE = Exercise(
     contract=Contract(
         changes=("ball",),
         takes="any number of rounds; ranks above 1 do not play",
-        allowed=gates.POINT_TO_POINT,
+        allowed=structure.POINT_TO_POINT,
         sends="one message per hit",
     ),
 )

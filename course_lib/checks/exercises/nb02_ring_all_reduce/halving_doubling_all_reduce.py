@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from course_lib.checks import gates
+from course_lib.checks import structure
 from course_lib.checks.answers import call_with_own_tensor
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -53,11 +53,11 @@ def _judge_halving_doubling(case: Case, observation: Observation) -> Finding | N
         partners = {members[me ^ 2**k] for k in range(rounds)}
         rule = "halving, then doubling, sends 2(n-1)/n of the (padded) tensor in all"
         more = "Halve what you exchange in each round"
-        finding = gates.sent(observation, rank, least * size, most * size, rule, more)
+        finding = structure.sent(observation, rank, least * size, most * size, rule, more)
         if not finding and case.data["inputs"][0].numel() >= n:
             count = f"log2(n) exchanges halve and log2(n) double, here {rounds} and {rounds}"
-            finding = gates.messages(observation, rank, 2 * rounds, count)
-        finding = finding or gates.peers(
+            finding = structure.messages(observation, rank, 2 * rounds, count)
+        finding = finding or structure.peers(
             observation, rank, partners, "the partners of rank r are r XOR 1, 2, 4, ..."
         )
         if finding:
@@ -114,7 +114,7 @@ EXERCISE = Exercise(
         dtypes=("float32", "float64", "bfloat16", "int64"),
         transposed=True,
         groups=True,
-        allowed=gates.POINT_TO_POINT,
+        allowed=structure.POINT_TO_POINT,
         sends="each rank sends 2(n-1)/n of the tensor, which may be padded, in 2 log2(n) "
         "messages, to the ranks r XOR 1, 2, 4, ...",
     ),

@@ -11,7 +11,7 @@ from course_lib.observe.timeline import Timeline
 from course_lib.simulate.pipeline import Op, simulate
 
 FORWARD, BACKWARD = 1, 2  # times in the simulations; W is half of a backward
-_COURSE = "/course_lib/techniques/schedules/tables.py"
+_COURSE = "/course_lib/techniques/schedules/builders.py"
 _MOST_SHOWN = 8  # ranks
 _WIDEST = 14  # operations of a rank
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import gates
+from course_lib.checks import structure
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -110,7 +110,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
 
 def _once(observation: Observation, rank: int, size: int, what: str) -> Finding | None:
     rule = f"rank {rank} sends {what}, once, and nothing else"
-    return gates.sent(observation, rank, size, size, rule) or gates.messages(
+    return structure.sent(observation, rank, size, size, rule) or structure.messages(
         observation, rank, 1, rule
     )
 
@@ -144,7 +144,7 @@ EXERCISE = Exercise(
         "and targets of any shape and float dtype, (samples, ..., width); what "
         "crosses is as the inputs are. Parameters may be frozen. `loss(output, targets)` "
         "is any mean over samples",
-        allowed=gates.POINT_TO_POINT,
+        allowed=structure.POINT_TO_POINT,
         sends="one message each way",
         holds="each rank runs its module once",
     ),

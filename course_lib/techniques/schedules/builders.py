@@ -11,7 +11,7 @@ travels forward and the last one back, ranks stand idle: the bubble. With equal 
 
 (p-1)/m, also in use, is the same idle time as a part of the working time.
 
-A row runs from left to right, whenever what an operation needs has arrived (rules.py).
+A row runs from left to right, whenever what an operation needs has arrived (validity.py).
 Backward passes go through the microbatches in the order of the forward passes, in all schedules, so
 gradients are summed in one order and come out equal to the last bit.
 """

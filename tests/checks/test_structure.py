@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.checks import gates
+from course_lib.checks import structure
 from course_lib.checks.exercise import Observation
 from course_lib.observe import Frame, RankWarning
 from course_lib.techniques.collectives import ring_all_reduce
@@ -37,7 +37,7 @@ def calls(*operations, file="cell") -> SimpleNamespace:
     ],
 )
 def test_bytes(matrix, says, got):
-    finding = gates.sent(observed(matrix), 0, 8, 16, "the rule", "Whole tensors?")
+    finding = structure.sent(observed(matrix), 0, 8, 16, "the rule", "Whole tensors?")
     assert finding.likely.startswith("the result is right, but ")
     assert says in finding.likely
     assert (finding.expected, finding.got, finding.rank) == ("8 to 16 bytes sent", got, 0)
@@ -46,53 +46,53 @@ def test_bytes(matrix, says, got):
 @pytest.mark.parametrize("count", [8, 12, 16])
 def test_bytes_within_the_bounds_pass(count):
     matrix = ((0, count), (0, 0))
-    assert gates.sent(observed(matrix), 0, 8, 16, "the rule") is None
-    assert gates.received(observed(matrix), 1, 8, 16, "the rule") is None
+    assert structure.sent(observed(matrix), 0, 8, 16, "the rule") is None
+    assert structure.received(observed(matrix), 1, 8, 16, "the rule") is None
 
 
 def test_bytes_received_are_counted_apart():
-    finding = gates.received(observed(((0, 8), (0, 0))), 0, 8, 8, "the rule")
+    finding = structure.received(observed(((0, 8), (0, 0))), 0, 8, 8, "the rule")
     assert (finding.expected, finding.got) == ("8 bytes received", "0 bytes received")
 
 
 def test_peers():
     matrix = ((0, 8, 4), (0, 0, 0), (0, 0, 0))
-    assert gates.peers(observed(matrix), 0, {1, 2}, "a rule") is None
-    finding = gates.peers(observed(matrix), 0, {1}, "a rule")
+    assert structure.peers(observed(matrix), 0, {1, 2}, "a rule") is None
+    finding = structure.peers(observed(matrix), 0, {1}, "a rule")
     assert finding.expected == "sends only to rank 1"
     assert finding.got == "rank 0 sent 4 bytes to rank 2"
 
 
 def test_messages():
-    assert gates.messages(observed(messages=(3, 1)), 0, 3, "a rule") is None
-    assert "too many messages: a rule" in gates.messages(observed(), 0, 0, "a rule").likely
-    assert "too few messages: a rule" in gates.messages(observed(), 0, 2, "a rule").likely
+    assert structure.messages(observed(messages=(3, 1)), 0, 3, "a rule") is None
+    assert "too many messages: a rule" in structure.messages(observed(), 0, 0, "a rule").likely
+    assert "too few messages: a rule" in structure.messages(observed(), 0, 2, "a rule").likely
 
 
 def test_forbidden_operations():
     allowed = frozenset({"send", "recv"})
-    assert gates.forbidden(allowed, calls("send", "recv", "barrier")) is None
-    assert gates.forbidden(None, calls("all_reduce")) is None
-    finding = gates.forbidden(allowed, calls("send", "all_reduce"))
+    assert structure.forbidden(allowed, calls("send", "recv", "barrier")) is None
+    assert structure.forbidden(None, calls("all_reduce")) is None
+    finding = structure.forbidden(allowed, calls("send", "all_reduce"))
     assert finding.rank == 1
     assert finding.likely == (
         "your ranks ran all_reduce (cell, line 3), and this exercise is about doing without it: "
         "use send and recv"
     )
-    assert "needs no communication" in gates.forbidden(frozenset(), calls("send")).likely
+    assert "needs no communication" in structure.forbidden(frozenset(), calls("send")).likely
 
 
 def test_the_courses_own_answer():
     ours = ring_all_reduce.__code__.co_filename  # wherever the techniques lie
-    assert gates.course_answer(calls("send")) is None
-    assert "course keeps its own answer" in gates.course_answer(calls("send", file=ours)).likely
+    assert structure.course_answer(calls("send")) is None
+    assert "course keeps its own answer" in structure.course_answer(calls("send", file=ours)).likely
 
 
 def test_warnings():
-    assert gates.first_warning([]) is None
+    assert structure.first_warning([]) is None
     warning = RankWarning(2, "never_waited", "nobody waited for this isend", ())
-    assert gates.first_warning([warning]).likely == "nobody waited for this isend"
-    assert gates.first_warning([warning]).rank == 2
+    assert structure.first_warning([warning]).likely == "nobody waited for this isend"
+    assert structure.first_warning([warning]).rank == 2
 
 
 @pytest.mark.parametrize(
@@ -100,4 +100,4 @@ def test_warnings():
     [([2], "rank 2"), ([1, 0], "ranks 0 and 1"), ([3, 0, 1], "ranks 0, 1 and 3")],
 )
 def test_ranks_in_words(numbers, text):
-    assert gates.ranks(numbers) == text
+    assert structure.ranks(numbers) == text

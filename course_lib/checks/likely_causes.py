@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
-from .gates import ranks
 from .reference import Reference
+from .structure import ranks
 
 _LEGIBLE_PARTS = 5  # up to so many ranks every mix of their parts is tried (3^5)
 _SAMPLE = 64  # elements looked at
