@@ -97,15 +97,11 @@ def _judge(due: Callable[[Case, int], int], case: Case, observation: Observation
 
 def _kept_by_function(ours: list[Block], labels: list[Label]) -> Iterator[list[int]]:
     """Sizes of what lives on after a function's calls: after the one that leaves least."""
-    marked = sorted((label for label in labels if _is_marked(label)), key=lambda each: each.start)
     after: dict[str, list[list[int]]] = {}
-    for label in marked:
-        if label.name == BACKWARD:
-            continue
-        later = [each.start for each in marked if each.start > label.end]
-        times = (label.end, min(later, default=label.end))
-        sizes = (min(_size_at(block, time) for time in times) for block in ours)
-        after.setdefault(label.name, []).append([size for size in sizes if size])
+    for label in labels:
+        if label.name.startswith(_ANSWER):
+            sizes = [_size_at(block, label.end) for block in ours]
+            after.setdefault(label.name, []).append([size for size in sizes if size])
     for kept in after.values():
         yield min(kept, key=sum)
 
