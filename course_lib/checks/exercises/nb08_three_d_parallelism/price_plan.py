@@ -7,6 +7,7 @@ price_plan(model, cluster, way) -> (bytes on the device that holds most, seconds
     Table 2 it tells the fast from the slow.
 """
 
+import dataclasses
 import math
 import random
 import statistics
@@ -45,7 +46,16 @@ def _cases(rng: random.Random) -> list[Case]:
 def _case(request: contest.Request) -> Case:
     plans = contest.ways(request)
     asked = [contest.asked(plan, request.cluster, MODERN) for plan in plans]
-    return Case(1, f"{len(plans)} ways to train {request}", {"asked": asked, "request": request})
+    return Case(
+        1,
+        f"{len(plans)} ways to train {request}",
+        {"asked": asked, "request": dataclasses.astuple(request)},
+    )
+
+
+def _request(case: Case) -> contest.Request:
+    """Cases hold plain values, since ranks in a sandbox do not know the planner."""
+    return contest.Request(*case.data["request"])
 
 
 def _on_rank(answer: Callable, case: Case) -> Any:
@@ -70,13 +80,13 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         priced.append((pair[0], pair[1]))
     if "request" not in case.data:
         return _published(case, priced)
-    plans = contest.ways(case.data["request"])
+    plans = contest.ways(_request(case))
     return _memory(case, plans, priced) or _time(case, plans, priced)
 
 
 def _memory(case: Case, plans: Sequence[Plan], priced: Priced) -> Finding | None:
     """Does it tell what fits?"""
-    room = case.data["request"].cluster.device.memory
+    room = _request(case).cluster.device.memory
     told = [
         (a <= room) == (b.memory.total <= room) for (a, _), b in zip(priced, plans, strict=True)
     ]
@@ -100,7 +110,7 @@ def _memory(case: Case, plans: Sequence[Plan], priced: Priced) -> Finding | None
 
 def _time(case: Case, plans: Sequence[Plan], priced: Priced) -> Finding | None:
     """Is its order right, and its first choice?"""
-    score = contest.compare(plans, priced, case.data["request"].cluster.device.memory)
+    score = contest.compare(plans, priced, _request(case).cluster.device.memory)
     if _good(score):
         return None
     return Finding(
