@@ -24,7 +24,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from course_lib.checks import compare, structure, inputs, reference
+from course_lib.checks import compare, inputs, reference, structure
 from course_lib.checks.answers import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation

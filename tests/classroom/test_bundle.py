@@ -30,7 +30,7 @@ def bundle(tmp_path_factory):
 def test_everything_a_learner_needs_and_nothing_else_is_there(bundle):
     assert {path.name for path in bundle.iterdir()} == {
         *("AGENTS.md", "README.md", "Makefile", "notebooks", "course_lib", "pyproject.toml"),
-        *("constraints.txt", "environment.yml", ".gitignore", ".jupyter"),
+        *("constraints.txt", "environment.yml", ".gitignore", ".jupyter", "LICENSE", "docs"),
     }
     lessons = untouched(ROOT)
     assert {path.stem for path in (bundle / "notebooks").glob("*.ipynb")} == set(lessons)

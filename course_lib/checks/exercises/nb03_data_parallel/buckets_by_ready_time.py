@@ -239,6 +239,7 @@ EXERCISE = Exercise(
     passed="all ranks agree, and what is ready first leaves first",
     contract=Contract(
         sends="the ranks may agree in any way",
+        causal=False,  # times that are changed often leave the order as it was
     ),
     points=2,
 )
