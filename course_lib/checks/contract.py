@@ -12,6 +12,9 @@ from typing import Any
 
 from course_lib.text import listed
 
+POINT_TO_POINT = frozenset({"send", "recv"})
+"""For `Contract.allowed`: what is left when the collectives are what is to be written."""
+
 GENERAL = (
     "Unless an exercise says otherwise, your function leaves its arguments and the global states "
     "of random generators as they were, can be called again with other sizes, keeps nothing from "

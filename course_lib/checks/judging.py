@@ -1,10 +1,13 @@
 """Stage two of a check: from what happened to a verdict. Pure; learner code never runs here."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from . import structure
+from course_lib.observe import RankWarning
+
 from .collecting import Trouble
 from .exercise import Breach, Case, Exercise, Finding, Observation
+from .forbidden_operations import course_answer, forbidden
 from .laws import same_objects
 
 
@@ -17,7 +20,7 @@ def judge_trouble(case: Case, trouble: Trouble, others_passed: bool = False) -> 
         return Finding(trouble.report)
     if trouble.kind == "unusable":
         return Finding(f"the check cannot go on with what your function returned: {trouble.report}")
-    if warned := structure.first_warning(trouble.warnings):
+    if warned := _first_warning(trouble.warnings):
         return warned
     if trouble.cause:
         return Finding(trouble.cause)
@@ -34,12 +37,19 @@ def judge_case(exercise: Exercise, case: Case, observation: Observation) -> Find
     says nothing that they are right. A law that was broken comes after them.
     """
     return (
-        structure.course_answer(observation.trace)
-        or structure.forbidden(exercise.contract.allowed, observation.trace)
-        or structure.first_warning(observation.warnings)
+        course_answer(observation.trace)
+        or forbidden(exercise.contract.allowed, observation.trace)
+        or _first_warning(observation.warnings)
         or _with_moved(_told_apart(_judged(exercise, case, observation)), observation)
         or _first_breach(observation)
     )
+
+
+def _first_warning(warnings: Iterable[RankWarning]) -> Finding | None:
+    """What gloo lets pass and the recorder saw: a buffer rewritten in flight, a missing wait."""
+    for warning in warnings:
+        return Finding(warning.message, rank=warning.rank)
+    return None
 
 
 def _told_apart(finding: Finding | None) -> Finding | None:

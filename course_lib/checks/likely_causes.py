@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import torch
 
 from .reference import Reference
-from .structure import ranks
+from .traffic_limits import ranks
 
 _LEGIBLE_PARTS = 5  # up to so many ranks every mix of their parts is tried (3^5)
 _SAMPLE = 64  # elements looked at

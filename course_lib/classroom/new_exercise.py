@@ -24,9 +24,9 @@ from typing import Any
 
 import torch.distributed as dist
 
-from course_lib.checks import compare, inputs, reference, structure
+from course_lib.checks import compare, inputs, reference, traffic_limits
 from course_lib.checks.answers import plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 
@@ -51,7 +51,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         want = reference.moved(tensors[rank])
         if finding := compare.mismatch(got, want, rank, {{}}):
             return finding
-        if finding := structure.messages(observation, rank, 1, "each rank sends one message"):
+        if finding := traffic_limits.messages(observation, rank, 1, "each rank sends one message"):
             return finding
     return Finding("its check is not written yet")
 
@@ -70,7 +70,7 @@ EXERCISE = Exercise(
     passed="the property that was shown",
     contract=Contract(
         anew=True,
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="what, how much, to whom",
     ),
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from course_lib.observe.hidden_communication import communication_time, hidden_share
 from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Timeline
 from course_lib.simulate import costs
 from course_lib.simulate.data_parallel import Layer, bucket_layers, data_parallel_step
@@ -57,19 +58,13 @@ def overlap_step(
 # ------------------------------------------------------------------------------------------------
 
 
-def exposed(step: Timeline) -> float:
-    """Time by which communication makes the step longer than its computation."""
-    return step.makespan - max(step.busy)
-
-
 def _text(name: str, step: Timeline) -> list[str]:
     buckets = _spans(step, COMMUNICATION)
-    moving = sum(end - start for start, end, _ in buckets)
+    moving = communication_time(step)
     lines = [f"{name}: {_summary(step)}"]
     if moving:
-        hidden = 1 - exposed(step) / moving
         many = counted(len(buckets), "all-reduce")
-        lines.append(f"  {many}, {time_text(moving)} in all, {hidden:.0%} of it hidden")
+        lines.append(f"  {many}, {time_text(moving)} in all, {hidden_share(step):.0%} of it hidden")
     return lines
 
 

@@ -13,7 +13,7 @@ import torch
 
 import __main__
 import course_lib
-from course_lib.checks import seeds, structure
+from course_lib.checks import forbidden_operations, seeds
 from course_lib.checks.answers import Call, Other
 from course_lib.checks.collecting import Job, Outcome, Trouble
 from course_lib.checks.exercise import Breach, Observation
@@ -189,11 +189,12 @@ def test_what_the_safeguards_know_by_name_is_there():
         assert kept.startswith(f"/{names.TECHNIQUES.replace('.', '/')}/"), file
         frame = transport._harmless(str(file))
         event = dataclasses.replace(EVENT, where=(Frame(frame, 1, "f"),))
-        assert structure.course_answer(Trace(2, [event], [])), file
+        assert forbidden_operations.course_answer(Trace(2, [event], [])), file
     shared = library.modules_of_every_run()
     assert {fork_server.__name__, "course_lib.checks.answers", "course_lib.ranks.rank"} <= shared
     kept_out = {module.__name__ for module in grading._staying()}
-    assert {structure.__name__, "course_lib.checks.registry", grading.__name__} <= kept_out
+    staying = {forbidden_operations.__name__, "course_lib.checks.registry", grading.__name__}
+    assert staying <= kept_out
     assert not kept_out & shared
     assert {type(outcome(1)).__module__, Frame.__module__} <= {
         name for name in sys.modules if name.startswith(transport._ROOMS)

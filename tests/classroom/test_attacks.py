@@ -13,8 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from course_lib.checks import structure
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.sandbox import grading
 from course_lib.checks.sandbox.grading import Grader
 from course_lib.checks.sandbox.isolation import Limits
@@ -572,7 +571,7 @@ ATTACKS = {
 def verdicts():
     """Name -> verdict, all taken a few at a time; and the honest answer among them."""
     imports = "import torch\nimport torch.distributed as dist"
-    only_messages = Contract(allowed=structure.POINT_TO_POINT)
+    only_messages = Contract(allowed=POINT_TO_POINT)
     exercise = replace(tiny.EXERCISES["exchange"], contract=only_messages)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grading, "_DEFINE_SECONDS", 6.0)

@@ -4,9 +4,10 @@ import functools
 
 import pytest
 
+from course_lib.observe.hidden_communication import exposed, hidden_share
 from course_lib.simulate.data_parallel import Layer, bucket_layers, data_parallel_step
 from course_lib.views.explore import explore
-from course_lib.views.overlap import exposed, overlap, overlap_step
+from course_lib.views.overlap import overlap, overlap_step
 from tests.views.reading import Moved, boxes, keys
 
 LAYERS = [Layer(f"l{i}", 1e-3, 2e-3, 2e6) for i in range(4)]
@@ -32,6 +33,8 @@ def test_words_give_the_step_and_what_is_hidden():
     assert "4 all-reduces, 8 ms in all, 75% of it hidden" in text
     assert "large: 20 ms" in text
     assert exposed(step(8e6)) == pytest.approx(8e-3)
+    assert hidden_share(step(2e6)) == pytest.approx(0.75)
+    assert hidden_share(step(8e6)) == pytest.approx(0)
 
 
 def test_nothing_is_refused():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from course_lib.checks import compare, inputs, reference, structure
+from course_lib.checks import compare, inputs, reference, traffic_limits
 from course_lib.checks.exercise import Case, Finding
 from course_lib.checks.glimpse import glimpse_inputs
 from course_lib.text import counted
@@ -74,4 +74,4 @@ def received_once(
 ) -> Finding | None:
     """`rank` received `amount` tensors, to the byte."""
     total = amount * nbytes(case)
-    return structure.received(observation, rank, total, total, rule, more)
+    return traffic_limits.received(observation, rank, total, total, rule, more)

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import structure
+from course_lib.checks import traffic_limits
 from course_lib.checks.answers import kind_of, plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse
 from course_lib.text import counted
@@ -78,7 +78,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     rule = "each rank sends its tensor to n-1 others, and receives the n-1 of the others"
     total = (case.world_size - 1) * nbytes(case)
     for rank in range(case.world_size):
-        finding = structure.sent(
+        finding = traffic_limits.sent(
             observation, rank, total, total, rule, "Does everything go through this rank?"
         ) or received_once(
             rank, case.world_size - 1, rule, "Does a tensor arrive twice?", observation, case
@@ -194,7 +194,7 @@ EXERCISE = Exercise(
     contract=Contract(
         anew=True,
         takes="any shape, also 0-dimensional",
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="each rank sends n-1 tensors of its size and receives n-1",
     ),
 )

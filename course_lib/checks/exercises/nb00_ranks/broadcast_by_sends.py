@@ -11,9 +11,8 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import structure
 from course_lib.checks.answers import Call, plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._moving import (
@@ -95,7 +94,7 @@ EXERCISE = Exercise(
         in_place="tensor",
         returned=False,
         takes="any shape, also 0-dimensional; any root",
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="every rank but the root receives the tensor once",
     ),
 )

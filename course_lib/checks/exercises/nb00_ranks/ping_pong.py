@@ -16,9 +16,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import structure
+from course_lib.checks import traffic_limits
 from course_lib.checks.answers import kind_of, plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.hearing import hearing
 from course_lib.observe import CommEvent
@@ -81,9 +81,9 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             return Finding(likely, rank, expected=f"{want}", got=f"{list(got)}")
     for rank in range(case.world_size):
         hits = rounds if rank < 2 else 0
-        finding = structure.messages(
+        finding = traffic_limits.messages(
             observation, rank, hits, "a round is one message from each of the two players"
-        ) or structure.peers(observation, rank, {1 - rank} if rank < 2 else (), _ONLY_TWO)
+        ) or traffic_limits.peers(observation, rank, {1 - rank} if rank < 2 else (), _ONLY_TWO)
         if finding:
             return finding
         want = (evens, odds)[rank] if rank < 2 else []
@@ -167,7 +167,7 @@ EXERCISE = Exercise(
     contract=Contract(
         changes=("ball",),
         takes="any number of rounds; ranks above 1 do not play",
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="one message per hit",
     ),
 )

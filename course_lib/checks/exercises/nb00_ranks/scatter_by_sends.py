@@ -12,9 +12,9 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import compare, reference, structure
+from course_lib.checks import compare, reference, traffic_limits
 from course_lib.checks.answers import Call, plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse_inputs
 
@@ -59,7 +59,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     for rank in range(n):
         most = (n - 1) * nbytes(case) if rank == root else 0
         rule = "the root sends each piece to its owner, and nobody else has anything to send"
-        finding = structure.sent(
+        finding = traffic_limits.sent(
             observation, rank, most, most, rule, "Does anyone need more than its own piece?"
         ) or received_once(rank, int(rank != root), rule, "", observation, case)
         if finding:
@@ -114,7 +114,7 @@ EXERCISE = Exercise(
         in_place="output",
         returned=False,
         takes="any shape, also 0-dimensional; any root",
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="each piece travels once, from the root to its owner",
     ),
 )

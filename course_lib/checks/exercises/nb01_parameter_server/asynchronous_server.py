@@ -16,9 +16,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import compare, reference, structure
+from course_lib.checks import compare, reference, traffic_limits
 from course_lib.checks.answers import kind_of, plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.text import counted
 
@@ -181,7 +181,7 @@ def _fresh_at_first(order: list[int]) -> list[int]:
 def _traffic(case: Case, observation: Observation) -> Finding | None:
     order, size = case.data["order"], case.data["numel"] * 8
     rule = "one answer for every push, to the worker that it came from"
-    return structure.sent(observation, 0, len(order) * size, len(order) * size, rule)
+    return traffic_limits.sent(observation, 0, len(order) * size, len(order) * size, rule)
 
 
 EXERCISE = Exercise(
@@ -210,7 +210,7 @@ EXERCISE = Exercise(
     contract=Contract(
         in_place="values",
         returned=False,
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="one message for each push, to the worker that it came from",
     ),
     points=2,

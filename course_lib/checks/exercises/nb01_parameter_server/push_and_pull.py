@@ -15,9 +15,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import compare, reference, structure
+from course_lib.checks import compare, reference, traffic_limits
 from course_lib.checks.answers import plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 _NAN = float("nan")
@@ -85,11 +85,13 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     model = want.nbytes
     for rank in reversed(range(case.world_size)):
         rule = "each worker pushes one gradient" if rank else "the server answers every worker once"
-        finding = structure.peers(
+        finding = traffic_limits.peers(
             observation, rank, {0} if rank else set(range(1, n + 1)), "workers talk to the server"
         )
         times = 1 if rank else n
-        finding = finding or structure.sent(observation, rank, times * model, times * model, rule)
+        finding = finding or traffic_limits.sent(
+            observation, rank, times * model, times * model, rule
+        )
         if finding:
             return finding
     return None
@@ -150,7 +152,7 @@ EXERCISE = Exercise(
     contract=Contract(
         changes=("values",),
         takes="rank 0's own `gradient` (nan) and `share` (0) do not count",
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="each worker sends its gradient to rank 0, which sends the values to each worker; "
         "nothing else travels",
     ),

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import compare, reference, structure
+from course_lib.checks import compare, reference, traffic_limits
 from course_lib.checks.answers import plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.text import counted
 
@@ -158,11 +158,13 @@ def _traffic(case: Case, observation: Observation) -> Finding | None:
     least = trained - (all_ - used)  # an unused parameter's zeros need not be sent
     for rank in range(case.world_size):
         peers = {0} if rank else set(range(1, n + 1))
-        if finding := structure.peers(observation, rank, peers, "workers talk only to the server"):
+        if finding := traffic_limits.peers(
+            observation, rank, peers, "workers talk only to the server"
+        ):
             return finding
         if rank:
             rule = f"{steps} steps with one push of {trained} bytes each"
-            finding = structure.sent(
+            finding = traffic_limits.sent(
                 observation,
                 rank,
                 steps * least,
@@ -175,7 +177,7 @@ def _traffic(case: Case, observation: Observation) -> Finding | None:
                 f"{n} workers times the parameters ({all_} bytes) at the start and after each of "
                 f"{steps} steps"
             )
-            finding = structure.sent(
+            finding = traffic_limits.sent(
                 observation,
                 0,
                 n * (all_ + steps * least),
@@ -220,7 +222,7 @@ EXERCISE = Exercise(
         moves=("model",),
         takes="rank 0's `batches` is a list of None; ranks start unequal; a frozen or unused "
         "parameter has no gradient",
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="per step each worker sends every gradient to rank 0 once, and gets every parameter"
         " once; once more at the start",
     ),

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from course_lib.checks import compare, inputs, reference, structure
+from course_lib.checks import compare, inputs, reference, traffic_limits
 from course_lib.checks.answers import Call
 from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.checks.glimpse import glimpse, glimpse_inputs
@@ -47,7 +47,7 @@ def in_group(
     rng: random.Random, world_size: int, members: tuple[int, ...], shape: int | tuple[int, ...]
 ) -> Case:
     tensors = inputs.spread(rng, len(members), shape)
-    label = f"{_label(len(members), tensors[0])}: the group of {structure.ranks(members)}"
+    label = f"{_label(len(members), tensors[0])}: the group of {traffic_limits.ranks(members)}"
     data = {"inputs": tensors, "members": list(members)}
     return Case(world_size, f"{label}, out of {world_size}", data, _GLOBAL_RANKS)
 
@@ -143,7 +143,7 @@ def ring(case: Case, observation: Observation, least: int, most: int, rule: str)
     members = list(own_inputs(case))
     size = case.data["inputs"][0].element_size()
     for me, rank in enumerate(members):
-        finding = structure.sent(
+        finding = traffic_limits.sent(
             observation,
             rank,
             least * size,
@@ -152,7 +152,7 @@ def ring(case: Case, observation: Observation, least: int, most: int, rule: str)
             "Do you send a whole tensor where one chunk would do?",
         )
         neighbours = {members[me - 1], members[(me + 1) % len(members)]} - {rank}
-        finding = finding or structure.peers(
+        finding = finding or traffic_limits.peers(
             observation, rank, neighbours, "in a ring a rank only sends to its neighbour"
         )
         if finding:

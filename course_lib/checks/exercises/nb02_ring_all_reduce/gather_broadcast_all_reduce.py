@@ -9,9 +9,9 @@ import random
 
 import torch
 
-from course_lib.checks import structure
+from course_lib.checks import traffic_limits
 from course_lib.checks.answers import call_with_own_tensor
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._support import drawn, in_place, legible
@@ -40,11 +40,11 @@ def _judge_gather_broadcast(case: Case, observation: Observation) -> Finding | N
         else:
             rule = "every rank but 0 sends one tensor and receives one"
         finding = (
-            structure.peers(
+            traffic_limits.peers(
                 observation, rank, range(n) if rank == 0 else {0}, "here all goes through rank 0"
             )
-            or structure.sent(observation, rank, share, share, rule)
-            or structure.received(observation, rank, share, share, rule)
+            or traffic_limits.sent(observation, rank, share, share, rule)
+            or traffic_limits.received(observation, rank, share, share, rule)
         )
         if finding:
             return finding
@@ -78,7 +78,7 @@ EXERCISE = Exercise(
         in_place="tensor",
         takes="any shape",
         dtypes=("float32", "float64", "bfloat16", "int64"),
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="rank 0 receives n-1 tensors and sends n-1, every other rank one",
     ),
 )

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import torch
 
-from course_lib.checks import structure
+from course_lib.checks import traffic_limits
 from course_lib.checks.answers import call_with_own_tensor
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.text import listed
 
@@ -53,11 +53,11 @@ def _judge_halving_doubling(case: Case, observation: Observation) -> Finding | N
         partners = {members[me ^ 2**k] for k in range(rounds)}
         rule = "halving, then doubling, sends 2(n-1)/n of the (padded) tensor in all"
         more = "Halve what you exchange in each round"
-        finding = structure.sent(observation, rank, least * size, most * size, rule, more)
+        finding = traffic_limits.sent(observation, rank, least * size, most * size, rule, more)
         if not finding and case.data["inputs"][0].numel() >= n:
             count = f"log2(n) exchanges halve and log2(n) double, here {rounds} and {rounds}"
-            finding = structure.messages(observation, rank, 2 * rounds, count)
-        finding = finding or structure.peers(
+            finding = traffic_limits.messages(observation, rank, 2 * rounds, count)
+        finding = finding or traffic_limits.peers(
             observation, rank, partners, "the partners of rank r are r XOR 1, 2, 4, ..."
         )
         if finding:
@@ -114,7 +114,7 @@ EXERCISE = Exercise(
         dtypes=("float32", "float64", "bfloat16", "int64"),
         transposed=True,
         groups=True,
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="each rank sends 2(n-1)/n of the tensor, which may be padded, in 2 log2(n) "
         "messages, to the ranks r XOR 1, 2, 4, ...",
     ),

@@ -11,9 +11,9 @@ import random
 
 import torch
 
-from course_lib.checks import reference, structure
+from course_lib.checks import reference
 from course_lib.checks.answers import call_with_own_tensor
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._support import (
@@ -94,7 +94,7 @@ EXERCISE = Exercise(
         dtypes=("float32", "float64", "bfloat16", "int64"),
         transposed=True,
         groups=True,
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="each rank sends n-1 chunks, to its neighbour in the ring",
     ),
 )

@@ -10,9 +10,8 @@ import random
 
 import torch
 
-from course_lib.checks import structure
 from course_lib.checks.answers import call_with_own_tensor
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
 from ._support import (
@@ -80,7 +79,7 @@ EXERCISE = Exercise(
         dtypes=("float32", "float64", "bfloat16", "int64"),
         transposed=True,
         groups=True,
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="each rank sends 2(n-1)/n of the tensor, which may be padded, to its neighbour in "
         "the ring",
     ),

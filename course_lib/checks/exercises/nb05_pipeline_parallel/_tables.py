@@ -7,11 +7,11 @@ from typing import Any
 
 from course_lib.checks.answers import Other, kind_of, plain
 from course_lib.checks.exercise import Case, Finding, Observation
+from course_lib.checks.sandbox.names import technique_file
 from course_lib.observe.timeline import Timeline
 from course_lib.simulate.pipeline import Op, simulate
 
 FORWARD, BACKWARD = 1, 2  # times in the simulations; W is half of a backward
-_COURSE = "/course_lib/techniques/schedules/builders.py"
 _MOST_SHOWN = 8  # ranks
 _WIDEST = 14  # operations of a rank
 
@@ -50,7 +50,7 @@ def by_itself(answer: Callable, *args: Any) -> tuple[Any, str]:
 
     def watch(frame: Any, event: str, _: Any) -> None:
         nonlocal borrowed
-        if event == "call" and frame.f_code.co_filename.replace("\\", "/").endswith(_COURSE):
+        if event == "call" and technique_file(frame.f_code.co_filename):
             borrowed = borrowed or frame.f_code.co_name
 
     sys.setprofile(watch)

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import structure
+from course_lib.checks import traffic_limits
 from course_lib.checks.answers import kind_of, plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 from course_lib.text import counted
@@ -233,9 +233,9 @@ def _traffic(case: Case, observation: Observation) -> Finding | None:
         count = m * ((rank < p - 1) + (rank > 0))
         rule = "each microbatch's activation goes one stage on, its gradient one stage back"
         finding = (
-            structure.peers(observation, rank, {rank - 1, rank + 1}, rule)
-            or structure.sent(observation, rank, count * size, count * size, rule)
-            or structure.messages(observation, rank, count, rule)
+            traffic_limits.peers(observation, rank, {rank - 1, rank + 1}, rule)
+            or traffic_limits.sent(observation, rank, count * size, count * size, rule)
+            or traffic_limits.messages(observation, rank, count, rule)
         )
         if finding:
             return finding
@@ -275,7 +275,7 @@ EXERCISE = Exercise(
         "and B, in any order that is the same on neighbours; inputs and targets of "
         "any shape and float dtype, of m equal microbatches; `loss(output, targets)` is any mean "
         "over samples",
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="for each microbatch one message to the next rank and one back",
         holds="the activations of the microbatches that the row has in flight, and what is still "
         "being sent",

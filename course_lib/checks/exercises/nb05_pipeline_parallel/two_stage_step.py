@@ -14,9 +14,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import structure
+from course_lib.checks import traffic_limits
 from course_lib.checks.answers import kind_of, plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 
@@ -110,7 +110,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
 
 def _once(observation: Observation, rank: int, size: int, what: str) -> Finding | None:
     rule = f"rank {rank} sends {what}, once, and nothing else"
-    return structure.sent(observation, rank, size, size, rule) or structure.messages(
+    return traffic_limits.sent(observation, rank, size, size, rule) or traffic_limits.messages(
         observation, rank, 1, rule
     )
 
@@ -144,7 +144,7 @@ EXERCISE = Exercise(
         "and targets of any shape and float dtype, (samples, ..., width); what "
         "crosses is as the inputs are. Parameters may be frozen. `loss(output, targets)` "
         "is any mean over samples",
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="one message each way",
         holds="each rank runs its module once",
     ),

@@ -2,7 +2,7 @@
 
 import random
 
-from course_lib.checks import structure
+from course_lib.checks import traffic_limits
 from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.checks.exercises._training import (
     ADAM,
@@ -97,7 +97,7 @@ def wrong_traffic(case: Case, observation: Observation) -> Finding | None:
     least = 2 * sum(size - -(-size // n) for size in sizes)
     most = 2 * (n - 1) * sum(-(-size // n) for size in sizes)
     for rank in range(n):
-        finding = structure.sent(
+        finding = traffic_limits.sent(
             observation,
             rank,
             STEPS * SIZE * least,

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
-from course_lib.checks import compare, structure
+from course_lib.checks import compare, traffic_limits
 from course_lib.checks.answers import kind_of
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -152,7 +152,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     count = 3 * (case.world_size - 1) * part * _SIZE
     for rank in range(case.world_size):
         rule = "a gather brings each rank the parts of the others, and the rank has its own"
-        if finding := structure.sent(during_training(observation), rank, count, count, rule):
+        if finding := traffic_limits.sent(during_training(observation), rank, count, count, rule):
             return finding
     return None
 

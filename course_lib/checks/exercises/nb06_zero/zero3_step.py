@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from course_lib.checks import compare, structure
+from course_lib.checks import compare, traffic_limits
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -228,7 +228,7 @@ def _traffic(case: Case, observation: Observation) -> Finding | None:
     least = most - (n - 1) * parts[-1] * _SIZE
     rule = "each layer is gathered for forward and for backward, and its gradient reduce-scattered"
     for rank in range(n):
-        if finding := structure.sent(observation, rank, least, most, rule):
+        if finding := traffic_limits.sent(observation, rank, least, most, rule):
             return finding
     return None
 

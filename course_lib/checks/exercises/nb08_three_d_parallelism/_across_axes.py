@@ -2,7 +2,7 @@
 
 import torch.distributed as dist
 
-from course_lib.checks import structure
+from course_lib.checks import traffic_limits
 from course_lib.checks.exercise import Finding, Observation
 from course_lib.checks.numbers import close
 
@@ -52,6 +52,6 @@ def is_short(got: float, want: float) -> bool:
 def few_bytes(observation: Observation, what: str) -> Finding | None:
     for rank in range(len(observation.values)):
         rule = f"{what}: one number, or a few, has to travel"
-        if finding := structure.sent(observation, rank, 0, FEW_BYTES, rule):
+        if finding := traffic_limits.sent(observation, rank, 0, FEW_BYTES, rule):
             return finding
     return None

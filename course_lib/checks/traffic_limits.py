@@ -1,65 +1,14 @@
-"""Targets on structure: counted operations, bytes, peers and messages, never times.
+"""Limits on what an answer sends: counted bytes, peers and messages, never times.
 
-Each gate returns a `Finding` that names both numbers, or None. A gate that counts comes after the
-values were found right: its message says so.
+Each returns a `Finding` that names both numbers, or None. They come after the values were found
+right: their messages say so.
 """
 
 from collections.abc import Collection, Iterable
 
-from course_lib.observe import Frame, RankWarning, Trace
-from course_lib.ranks.sources import location_of, text_of
 from course_lib.text import listed
 
 from .exercise import Finding, Observation
-from .sandbox.names import technique_file
-
-POINT_TO_POINT = frozenset({"send", "recv"})
-_MOVES_NOTHING = frozenset({"barrier"})
-
-
-def forbidden(allowed: Collection[str] | None, trace: Trace) -> Finding | None:
-    """An operation that the exercise does not allow, by whichever way it was called.
-
-    The operations are those that ran, so a method of the group, a functional collective or
-    `torch.distributed.nn` is seen like the plain call.
-    """
-    if allowed is None:
-        return None
-    for event in trace.events:
-        if event.op not in allowed and event.op not in _MOVES_NOTHING:
-            use = (
-                f"use {listed(sorted(allowed, reverse=True))}"
-                if allowed
-                else "needs no communication"
-            )
-            return Finding(
-                f"your ranks ran {event.op}{_at(event.where)}, and this exercise is about doing "
-                f"without it: {use}",
-                rank=event.rank,
-            )
-    return None
-
-
-def course_answer(trace: Trace) -> Finding | None:
-    """The library's own technique in place of the learner's."""
-    for event in trace.events:
-        if any(technique_file(frame.file) for frame in event.where):
-            return Finding(
-                "your function calls course_lib.techniques, where the course keeps its own "
-                "answer: write it yourself here, import theirs afterwards",
-                rank=event.rank,
-            )
-    return None
-
-
-def first_warning(warnings: Iterable[RankWarning]) -> Finding | None:
-    """What gloo lets pass and the recorder saw: a buffer rewritten in flight, a missing wait."""
-    for warning in warnings:
-        return Finding(warning.message, rank=warning.rank)
-    return None
-
-
-# ---------------------------------------------------------------------------------------------
 
 
 def sent(
@@ -129,17 +78,7 @@ def messages(observation: Observation, rank: int, count: int, rule: str) -> Find
     )
 
 
-# ---------------------------------------------------------------------------------------------
-
-
 def ranks(numbers: Iterable[int]) -> str:
     """ "rank 2", "ranks 0, 1 and 3"."""
     numbers = sorted(numbers)
     return f"rank{'s' * (len(numbers) != 1)} {listed(numbers)}"
-
-
-def _at(where: tuple[Frame, ...]) -> str:
-    if not where:
-        return ""
-    text = text_of(where[0])
-    return f" ({location_of(where[0])}{': ' + text if text else ''})"
