@@ -11,12 +11,22 @@ which sends the most, goes there, and pipeline parallelism, which sends the leas
 Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
 SC 2021, sections 3.1 and 3.2 (arXiv 2104.04473).
 
+Experts fold into the data axis. Mesh(data=4, expert=2) has 4 ranks: neighbours along the data axis
+share one set of experts between them, and every 2 of them hold a whole set.
+
+    data           [ 0 | 1 | 2 | 3 ]     all weights that are not experts' are averaged here
+    expert         [ 0 | 1 ] [ 2 | 3 ]   tokens travel to their experts here
+    expert_data    [ 0 | 2 ] [ 1 | 3 ]   ranks with the same experts
+
+So `expert` divides `data` and adds no ranks, as in DeepSpeed-MoE (Rajbhandari et al., ICML 2022,
+arXiv 2201.05596).
+
 A mesh is plain data, with which a run can also be planned: only `open` loads torch. A further axis
 is a field of `Mesh` and its name in `AXES`. Needs no neighbour.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,18 +34,22 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 AXES = ("pipeline", "data", "tensor")
+FOLDED = ("expert", "expert_data")  # in the data axis
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mesh:
     """Sizes of the three axes, and the order in which ranks are laid out along them.
 
-    order: outermost axis first. Raises `ValueError` for sizes below one and a wrong order.
+    expert: how many ranks of the data axis a set of experts is spread over.
+    order: outermost axis first. Raises `ValueError` for sizes below one, a wrong order, and data
+        ranks that do not divide into groups of `expert`.
     """
 
     pipeline: int = 1
     data: int = 1
     tensor: int = 1
+    expert: int = 1
     order: tuple[str, ...] = AXES
 
     def __post_init__(self) -> None:
@@ -44,11 +58,17 @@ class Mesh:
         for axis, size in zip(self.order, self.shape, strict=True):
             if size < 1:
                 raise ValueError(f"{axis} = {size}, and every axis needs at least one rank")
+        if self.expert < 1 or self.data % self.expert:
+            raise ValueError(
+                f"{self.data} ranks of the data axis do not divide into groups of {self.expert} "
+                "that share the experts"
+            )
 
     def __str__(self) -> str:
-        return " x ".join(
+        axes = " x ".join(
             f"{axis} {size}" for axis, size in zip(self.order, self.shape, strict=True)
         )
+        return axes if self.expert == 1 else f"{axes}, expert {self.expert}"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -79,14 +99,27 @@ class Mesh:
         return rank
 
     def group(self, axis: str, rank: int) -> list[int]:
-        """The ranks that differ from `rank` on that axis only, itself included, in order."""
+        """The ranks that differ from `rank` on that axis only, itself included, in order.
+
+        axis: one of AXES, or of FOLDED, which are parts of the data axis.
+        """
         here = self.coordinates(rank)
-        return [self.rank(**{**here, axis: i}) for i in range(getattr(self, axis))]
+        along = "data" if axis in FOLDED else axis
+        return [self.rank(**{**here, along: i}) for i in self._along(axis, here)]
 
     def groups(self, axis: str) -> list[list[int]]:
         """All groups along an axis; each rank is in exactly one."""
         groups = {tuple(self.group(axis, rank)) for rank in range(self.world_size)}
         return [list(group) for group in sorted(groups)]
+
+    def _along(self, axis: str, here: Mapping[str, int]) -> range:
+        """The coordinates of a group through `here`."""
+        if axis == "expert":
+            first = here["data"] // self.expert * self.expert
+            return range(first, first + self.expert)
+        if axis == "expert_data":
+            return range(here["data"] % self.expert, self.data, self.expert)
+        return range(getattr(self, axis))
 
     def check_world_size(self, world_size: int) -> None:
         """`ValueError` unless the mesh needs exactly that many ranks."""

@@ -24,6 +24,23 @@ def test_groups_along_each_axis_of_the_picture_above():
     assert mesh.coordinates(6) == {"pipeline": 1, "data": 1, "tensor": 0}
 
 
+def test_experts_fold_into_the_data_axis():
+    mesh = Mesh(data=4, tensor=2, expert=2)
+    assert mesh.world_size == 8
+    assert mesh.groups("data") == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert mesh.groups("expert") == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert mesh.groups("expert_data") == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    assert mesh.coordinates(5) == {"pipeline": 0, "data": 2, "tensor": 1}
+    assert str(mesh) == "pipeline 1 x data 4 x tensor 2, expert 2"
+    for rank in range(8):
+        same_data = set(mesh.group("data", rank))
+        assert same_data >= set(mesh.group("expert", rank))
+        assert set(mesh.group("expert", rank)) & set(mesh.group("expert_data", rank)) == {rank}
+    alone = Mesh(data=4)
+    assert alone.groups("expert") == [[0], [1], [2], [3]]
+    assert alone.groups("expert_data") == alone.groups("data")
+
+
 def test_the_device_mesh_has_these_groups():
     mesh = Mesh(pipeline=2, data=1, tensor=3, order=("tensor", "pipeline", "data"))
 
@@ -56,6 +73,8 @@ def test_bytes_are_sorted_by_whether_they_cross_between_nodes():
     [
         (lambda: Mesh(pipeline=2, data=0, tensor=1), "at least one rank"),
         (lambda: Mesh(order=("data", "tensor")), "each of"),
+        (lambda: Mesh(data=6, expert=4), "6 ranks of the data axis .* groups of 4"),
+        (lambda: Mesh(data=6, expert=0), "6 ranks of the data axis .* groups of 0"),
         (
             lambda: Mesh(pipeline=2, data=2, tensor=2).check_world_size(6),
             r"needs 8 ranks, and there are 6",
