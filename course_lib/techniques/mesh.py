@@ -1,4 +1,4 @@
-"""The mesh: where a rank stands when data, tensor and pipeline parallelism are combined.
+"""The mesh: where a rank stands when data, context, tensor and pipeline parallelism are combined.
 
     Mesh(pipeline=2, data=2, tensor=2)          8 ranks, the last axis innermost
 
@@ -21,6 +21,12 @@ share one set of experts between them, and every 2 of them hold a whole set.
 So `expert` divides `data` and adds no ranks, as in DeepSpeed-MoE (Rajbhandari et al., ICML 2022,
 arXiv 2201.05596).
 
+Context parallelism cuts sequences as data parallelism cuts batches. All ranks of both axes have the
+same weights, and gradients are averaged over all of them, the group "data_context". The axis stands
+between tensor and data, for Llama 3 (arXiv 2407.21783, section 3.3.2) orders its axes by how much
+they ask of the network, and keys and values travel in every layer. With `context` = 1 there is no
+such axis: Mesh(context=1) is Mesh().
+
 A mesh is plain data, with which a run can also be planned: only `open` loads torch. A further axis
 is a field of `Mesh` and its name in `AXES`. Needs no neighbour.
 """
@@ -33,28 +39,33 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-AXES = ("pipeline", "data", "tensor")
+AXES = ("pipeline", "data", "context", "tensor")
 FOLDED = ("expert", "expert_data")  # in the data axis
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mesh:
-    """Sizes of the three axes, and the order in which ranks are laid out along them.
+    """Sizes of the axes, and the order in which ranks are laid out along them.
 
     expert: how many ranks of the data axis a set of experts is spread over.
-    order: outermost axis first. Raises `ValueError` for sizes below one, a wrong order, and data
-        ranks that do not divide into groups of `expert`.
+    order: outermost axis first; without "context" where `context` is 1. Raises `ValueError` for
+        sizes below one, a wrong order, and data ranks that do not divide into groups of `expert`.
     """
 
     pipeline: int = 1
     data: int = 1
+    context: int = 1
     tensor: int = 1
     expert: int = 1
     order: tuple[str, ...] = AXES
 
     def __post_init__(self) -> None:
-        if sorted(self.order) != sorted(AXES):
-            raise ValueError(f"the order {self.order} has to name each of {AXES} once")
+        wanted = [axis for axis in AXES if axis != "context" or self.context != 1]
+        if self.context == 1:
+            order = tuple(axis for axis in self.order if axis != "context")
+            object.__setattr__(self, "order", order)
+        if sorted(self.order) != sorted(wanted):
+            raise ValueError(f"the order {self.order} has to name each of {tuple(wanted)} once")
         for axis, size in zip(self.order, self.shape, strict=True):
             if size < 1:
                 raise ValueError(f"{axis} = {size}, and every axis needs at least one rank")
@@ -101,9 +112,13 @@ class Mesh:
     def group(self, axis: str, rank: int) -> list[int]:
         """The ranks that differ from `rank` on that axis only, itself included, in order.
 
-        axis: one of AXES, or of FOLDED, which are parts of the data axis.
+        axis: one of AXES, or of FOLDED, which are parts of the data axis, or "data_context".
         """
         here = self.coordinates(rank)
+        if axis == "data_context":
+            replicas = (here | {"data": i} for i in range(self.data))
+            parts = [at | {"context": j} for at in replicas for j in range(self.context)]
+            return sorted(self.rank(**at) for at in parts)
         along = "data" if axis in FOLDED else axis
         return [self.rank(**{**here, along: i}) for i in self._along(axis, here)]
 

@@ -1,6 +1,6 @@
 """A mesh on nodes: which ranks one rank talks to, about what, and over which kind of link."""
 
-from course_lib.techniques.mesh import AXES, Mesh, node_of
+from course_lib.techniques.mesh import Mesh, node_of
 from course_lib.text import counted, listed
 
 from .drawing import SMALL, WIDTH, Picture
@@ -11,10 +11,16 @@ from .view import View
 LARGEST = 64  # ranks
 _SENDS = {
     "tensor": "activations, in every layer",
+    "context": "keys and values, in every layer",
     "data": "gradients, once per step",
     "pipeline": "activations between neighbours, once per microbatch",
 }
-_FILLS = {"tensor": STEP["tensor"], "data": STEP["data"], "pipeline": Fill("#f2d264")}
+_FILLS = {
+    "tensor": STEP["tensor"],
+    "context": Fill("#e3a1c8"),
+    "data": STEP["data"],
+    "pipeline": Fill("#f2d264"),
+}
 _SELF, _OTHER = Fill(INK, ink=PAPER), Fill("#dddddd")
 _ACROSS, _HIGH, _LEFT = 8, 40, 12  # ranks in a row, pixels of one, pixels left of them
 
@@ -25,7 +31,7 @@ def mesh_links(mesh: Mesh, per_node: int = 8, rank: int = 0) -> View:
         raise ValueError(f"the picture holds {LARGEST} ranks, and {mesh} has {mesh.world_size}")
     if not 1 <= per_node <= _ACROSS:
         raise ValueError(f"a node in the picture has 1 to {_ACROSS} ranks, not {per_node}")
-    groups = {axis: mesh.group(axis, rank) for axis in AXES}
+    groups = {axis: mesh.group(axis, rank) for axis in mesh.order}
     lines = [_sentence(axis, group, per_node) for axis, group in groups.items()]
     title = f"{mesh}: rank {rank} and whom it talks to"
     return View(_draw(mesh, per_node, rank, groups, title, lines), "\n".join([title, *lines]))
@@ -94,6 +100,6 @@ def _draw(
         short = " ".join(f"{axis[0]}{at[axis]}" for axis in mesh.order)
         picture.text(x + (wide - 10) / 2, y + 28, short, 10, "middle", ink=fill.ink)
         picture.height = y + _HIGH + 8
-    key = {f"rank {rank}": _SELF} | {f"its {axis} group": _FILLS[axis] for axis in reversed(AXES)}
+    key = {f"rank {rank}": _SELF} | {f"its {axis} group": _FILLS[axis] for axis in reversed(groups)}
     picture.key(key | {"neither": _OTHER})
     return picture

@@ -7,8 +7,8 @@ from course_lib.ranks import collect
 from course_lib.techniques.mesh import AXES, Mesh, bytes_by_link, nodes_spanned
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 2, 2), (3, 1, 2), (2, 3, 4)])
-@pytest.mark.parametrize("order", [("pipeline", "data", "tensor"), ("tensor", "pipeline", "data")])
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (2, 2, 2, 2), (3, 1, 5, 2), (2, 3, 1, 4)])
+@pytest.mark.parametrize("order", [AXES, ("tensor", "pipeline", "context", "data")])
 def test_coordinates_and_ranks_are_each_others_inverse(sizes, order):
     mesh = Mesh(**dict(zip(AXES, sizes, strict=True)), order=order)
     found = [mesh.coordinates(rank) for rank in range(mesh.world_size)]
@@ -22,6 +22,22 @@ def test_groups_along_each_axis_of_the_picture_above():
     assert mesh.groups("data") == [[0, 2], [1, 3], [4, 6], [5, 7]]
     assert mesh.groups("pipeline") == [[0, 4], [1, 5], [2, 6], [3, 7]]
     assert mesh.coordinates(6) == {"pipeline": 1, "data": 1, "tensor": 0}
+
+
+def test_a_context_axis_lies_between_tensor_and_data_and_shares_their_weights():
+    mesh = Mesh(data=2, context=2, tensor=2)
+    assert mesh.groups("tensor") == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert mesh.groups("context") == [[0, 2], [1, 3], [4, 6], [5, 7]]
+    assert mesh.groups("data_context") == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert str(mesh) == "pipeline 1 x data 2 x context 2 x tensor 2"
+
+
+def test_without_context_parallelism_a_mesh_has_no_such_axis():
+    mesh = Mesh(pipeline=2, data=2, context=1, tensor=2)
+    assert mesh == Mesh(pipeline=2, data=2, tensor=2, order=("pipeline", "data", "tensor"))
+    assert mesh.order == ("pipeline", "data", "tensor")
+    assert mesh.group("context", 5) == [5]
+    assert mesh.groups("data_context") == mesh.groups("data")
 
 
 def test_experts_fold_into_the_data_axis():
@@ -73,6 +89,8 @@ def test_bytes_are_sorted_by_whether_they_cross_between_nodes():
     [
         (lambda: Mesh(pipeline=2, data=0, tensor=1), "at least one rank"),
         (lambda: Mesh(order=("data", "tensor")), "each of"),
+        (lambda: Mesh(context=2, order=("pipeline", "data", "tensor")), "each of .*context"),
+        (lambda: Mesh(context=0), "context = 0, and every axis"),
         (lambda: Mesh(data=6, expert=4), "6 ranks of the data axis .* groups of 4"),
         (lambda: Mesh(data=6, expert=0), "6 ranks of the data axis .* groups of 0"),
         (

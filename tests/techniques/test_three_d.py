@@ -10,7 +10,7 @@ from course_lib.models import batches, tiny_gpt, train
 from course_lib.ranks import collect
 from course_lib.simulate import Transformer, dgx_a100, plan
 from course_lib.techniques.checkpoints.three_d_state import load_whole_state, whole_state
-from course_lib.techniques.mesh import AXES, Mesh
+from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b, zb_h1
 from course_lib.techniques.three_d import ThreeD, check
 
@@ -73,7 +73,7 @@ MESHES = [(1, 1, 1), (1, 2, 1), (1, 1, 2), (2, 1, 1), (1, 2, 2), (2, 2, 1), (2, 
 
 @pytest.mark.parametrize("sizes", MESHES, ids=str)
 def test_every_mesh_and_zero_stage_equals_one_process(sizes):
-    mesh = Mesh(**dict(zip(AXES, sizes, strict=True)))
+    mesh = Mesh(**dict(zip(("pipeline", "data", "tensor"), sizes, strict=True)))
     stages = (0, 1, 2) if mesh.pipeline > 1 else (0, 1, 2, 3)
     assert_equal_to_one_process(mesh, one_f_one_b(mesh.pipeline, 2), [{"zero": z} for z in stages])
 

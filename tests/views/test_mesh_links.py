@@ -2,20 +2,21 @@
 
 import pytest
 
-from course_lib.techniques.mesh import AXES, Mesh
+from course_lib.techniques.mesh import Mesh
 from course_lib.views.mesh_links import LARGEST, chosen_mesh, mesh_explorer, mesh_links
 from tests.views.reading import Moved, boxes, words
 
 MESH = Mesh(pipeline=2, data=2, tensor=4)
+LONG = Mesh(data=2, context=4, tensor=2)
 
 
-@pytest.mark.parametrize("rank", [0, 6, 15])
-def test_colours_are_the_groups(rank):
+@pytest.mark.parametrize(("mesh", "rank"), [(MESH, 0), (MESH, 6), (MESH, 15), (LONG, 6)])
+def test_colours_are_the_groups(mesh, rank):
     fills: dict[str, set[int]] = {}
-    for number, box in enumerate(boxes(mesh_links(MESH, 8, rank), "rank")):
+    for number, box in enumerate(boxes(mesh_links(mesh, 8, rank), "rank")):
         assert box.hint.startswith(f"rank {number}: ")
         fills.setdefault(box.fill, set()).add(number)
-    groups = {frozenset(MESH.group(axis, rank)) - {rank} for axis in AXES}
+    groups = {frozenset(mesh.group(axis, rank)) - {rank} for axis in mesh.order} - {frozenset()}
     rest = set(range(16)) - {rank} - set().union(*groups)
     assert {frozenset(found) for found in fills.values()} == {
         *groups, frozenset({rank}), frozenset(rest),
