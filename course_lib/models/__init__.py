@@ -1,5 +1,6 @@
-"""Ordinary single-process torch: a tiny GPT, its data, and the training loop that is the oracle."""
+"""Ordinary single-process torch: tiny GPTs, their data, the training loop that is the oracle."""
 
+from .mixture import TinyMixtureGPT, tiny_mixture_gpt
 from .nasty import NASTY_MODELS
 from .reference import History, train
 from .sorting_task import batches, solved_share
@@ -9,8 +10,10 @@ __all__ = [
     "NASTY_MODELS",
     "History",
     "TinyGPT",
+    "TinyMixtureGPT",
     "batches",
     "solved_share",
     "tiny_gpt",
+    "tiny_mixture_gpt",
     "train",
 ]

@@ -129,6 +129,21 @@ def tensor_parallel() -> list[Losses]:
     return [losses]
 
 
+def expert_parallel() -> list[Losses]:
+    from course_lib.techniques.expert_parallel import (
+        ExpertGroups,
+        MixtureOfExperts,
+        average_gradients,
+    )
+    from course_lib.techniques.mesh import Mesh
+
+    groups = ExpertGroups.open(Mesh(data=2, expert=2))
+    first, *_, last = layers()
+    mixture = MixtureOfExperts(8, experts=4, balance=0.01, group=groups.expert)
+    model = nn.Sequential(first, mixture, last)
+    return [steps(model, sgd(model.parameters()), lambda: average_gradients(model, groups))]
+
+
 def schedules() -> list[Losses]:
     from course_lib.techniques.schedules import BY_NAME, validate
 

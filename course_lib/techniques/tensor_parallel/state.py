@@ -25,12 +25,16 @@ from .axis import Share, TensorAxis, gather_parts
 State = Mapping[str, torch.Tensor]
 
 
-def shares_of(module: nn.Module) -> dict[str, Share]:
-    """The share of every parameter that is split, by its full name."""
+def shares_of(module: nn.Module, attribute: str = "shares") -> dict[str, Share]:
+    """The share of every parameter that is split, by its full name.
+
+    attribute: where its module says so. Those of another axis than the tensor axis have a name of
+        their own.
+    """
     return {
         f"{path}.{name}" if path else name: share
         for path, part in module.named_modules(remove_duplicate=False)
-        for name, share in getattr(part, "shares", {}).items()
+        for name, share in getattr(part, attribute, {}).items()
     }
 
 

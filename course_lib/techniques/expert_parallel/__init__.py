@@ -1,0 +1,65 @@
+"""Expert parallelism: many experts, of which each token uses a few, spread over the ranks.
+
+To read in this order:
+
+    router          which experts a token goes to, and what each counts
+    balancing       tokens for every expert: two losses and a bias
+    capacity        room for so many tokens, and what is dropped
+    experts         the experts of a rank, computed together
+    all_to_all      rows to every rank, and their gradients home
+    dispatch        tokens to their experts, and the answers back
+    layer           all of it, in place of an MLP; a shared expert hides the messages
+    state           from one process to n ranks and back
+    groups          experts are averaged over fewer ranks than the rest
+
+Needs of its neighbours: tensor_parallel, zero (clipping), mesh, and what these need, collectives
+and make_optimizer.
+
+Every rank has its own tokens: the experts' ranks are ranks of the data axis.
+"""
+
+from .all_to_all import all_to_all, all_to_all_bytes
+from .balancing import load_balancing_loss, max_violation, total_counts, update_bias, z_loss
+from .capacity import capacity_of, within_capacity
+from .dispatch import Dispatch, combine, dispatch, plan_dispatch, plan_with_capacity
+from .experts import Experts
+from .groups import (
+    ExpertGroups,
+    average_gradients,
+    clip_gradients,
+    dense_parameters,
+    expert_parameters,
+)
+from .layer import MixtureOfExperts
+from .router import Router, Routing, route
+from .state import expert_shares_of, gather_experts, load_whole_experts
+
+__all__ = [
+    "Dispatch",
+    "ExpertGroups",
+    "Experts",
+    "MixtureOfExperts",
+    "Router",
+    "Routing",
+    "all_to_all",
+    "all_to_all_bytes",
+    "average_gradients",
+    "capacity_of",
+    "clip_gradients",
+    "combine",
+    "dense_parameters",
+    "dispatch",
+    "expert_parameters",
+    "expert_shares_of",
+    "gather_experts",
+    "load_balancing_loss",
+    "load_whole_experts",
+    "max_violation",
+    "plan_dispatch",
+    "plan_with_capacity",
+    "route",
+    "total_counts",
+    "update_bias",
+    "within_capacity",
+    "z_loss",
+]
