@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 
 from course_lib.observe import RankWarning, Trace
 from course_lib.ranks import RankError, RankTimeout, collect
+from course_lib.ranks.hostclient import host
 from course_lib.ranks.results import RankResults
 
 from .answer_source import late_binding, recv_for_its_tensor
 from .exercise import Breach, Case, Exercise, Observation
+from .laws import all_laws
 from .laws._law import Law
 from .watching import SPAN, Unusable, asked_signature, run_cases
 
@@ -75,6 +77,8 @@ def collect_job(answer: Callable, job: Job, timeout: float | None = None) -> Out
     exercise = job.exercise
     if mismatch := signature_mismatch(exercise, answer):
         return Outcome(trouble=Trouble("signature", mismatch))
+    functions = (run_cases, *(law.watch for law in all_laws() if law.watch))
+    host().import_ahead(exercise.module, *(function.__module__ for function in functions))
     try:
         results = collect(
             run_cases,

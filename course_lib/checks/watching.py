@@ -1,5 +1,6 @@
 """On a rank: run an answer case by case, with the laws around every call of it."""
 
+import functools
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
@@ -147,6 +148,11 @@ class _Watched:
 
 def asked_signature(exercise: Exercise) -> inspect.Signature:
     """The arguments that the exercise asks for."""
+    return _parsed(exercise.signature)
+
+
+@functools.cache
+def _parsed(signature: str) -> inspect.Signature:
     names: dict[str, Any] = {}
-    exec(f"def stub{exercise.signature}: ...", names)
+    exec(f"def stub{signature}: ...", names)
     return inspect.signature(names["stub"])

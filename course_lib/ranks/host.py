@@ -26,8 +26,8 @@ from pathlib import Path
 
 from .prctl import adopt_orphans, die_with_parent
 
-# Imported when idle: torch.optim loads it at the first optimizer step, and four ranks that each do
-# so keep two cores busy for seconds. The first run after a kernel's start does not wait for it.
+# Imported after the first run, or when idle: torch.optim loads it at the first optimizer step, and
+# four ranks that each do so keep two cores busy for seconds. The first run does not wait for it.
 _IDLE_IMPORTS = ["torch._dynamo"]
 _IDLE_SECONDS = 0.5
 _MOST_FILES = 4096
@@ -56,15 +56,12 @@ def serve(control: socket.socket, confine: Callable[..., None] | None = None) ->
     host = _Host(rank_module, own_fds, confine)
     sources: list[socket.socket | int] = [control, wake_read]
     pending = b""
-    idle_imports = list(_IDLE_IMPORTS)
     try:
         while True:
-            quiet = _IDLE_SECONDS if idle_imports and not host.pids else None
+            quiet = _IDLE_SECONDS if host.idle_imports and not host.pids else None
             ready, _, _ = select.select(sources, [], [], quiet)
             if not ready:
-                with contextlib.suppress(Exception):
-                    importlib.import_module(idle_imports.pop(0))
-                gc.freeze()
+                host.use_idle_time()
                 continue
             if wake_read in ready:
                 os.read(wake_read, 4096)
@@ -90,9 +87,10 @@ class _Host:
         self.confine = confine
         self.pids: dict[int, tuple[str, int]] = {}  # pid -> (run folder, rank), not yet reaped
         self.folders: set[str] = set()
+        self.idle_imports = [name for name in _IDLE_IMPORTS if name not in sys.modules]
 
     def obey(self, order: dict) -> None:
-        folder = order["folder"]
+        folder = order.get("folder", "")
         if order["do"] == "start":
             self.folders.add(folder)
             for rank in range(order["world_size"]):
@@ -108,6 +106,14 @@ class _Host:
             self.end(folder)
             self._run_dir(folder).tell(kind="ended")
             self.folders.discard(folder)
+            if not self.folders:
+                self.use_idle_time()
+        elif order["do"] == "import":
+            _import(order["names"])
+
+    def use_idle_time(self) -> None:
+        names, self.idle_imports = self.idle_imports, []
+        _import(names)
 
     def _run_dir(self, folder: str):
         return self.rank_module.RunDir(Path(folder))
@@ -186,6 +192,17 @@ class _Host:
             _signal(os.kill, pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
+
+
+def _import(names: list[str]) -> None:
+    """Import here, once, what each rank would import otherwise: those forked from now on have it.
+
+    A rank that needs what cannot be imported here says so itself.
+    """
+    for name in names:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    gc.freeze()
 
 
 def _send(pipe: int, number: int) -> None:

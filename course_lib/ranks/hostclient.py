@@ -38,6 +38,7 @@ class Host:
 
     def __init__(self) -> None:
         self.owner = os.getpid()
+        self.imported: set[str] = set()
         self.control, theirs = socket.socketpair()
         environ = dict(
             os.environ,
@@ -74,6 +75,12 @@ class Host:
         message = json.dumps({"do": do, "folder": str(run_dir.path), **details})
         self.control.sendall(message.encode() + b"\n")
 
+    def import_ahead(self, *names: str) -> None:
+        """Have modules of the course imported once in the host, rather than once in each rank."""
+        if new := sorted(set(names) - self.imported):
+            self.imported.update(new)
+            self.control.sendall(json.dumps({"do": "import", "names": new}).encode() + b"\n")
+
     def close(self) -> None:
         if self.owner == os.getpid():
             self.control.close()
@@ -88,6 +95,7 @@ class _ForkedHost(Host):
         from .host import serve
 
         self.owner = os.getpid()
+        self.imported = set(sys.modules)
         self.control, theirs = socket.socketpair()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         child = os.fork()

@@ -64,6 +64,7 @@ def serve(control: socket.socket) -> None:
 
     import course_lib.ranks.rank  # noqa: F401 - what every rank needs is imported once, here
 
+    importlib.import_module("torch._dynamo")  # torch.optim loads it at its first step
     gc.collect()
     gc.freeze()
     control.sendall(READY if isolation.available() else READY_WITHOUT_NAMESPACES)

@@ -4,6 +4,7 @@ They are derived where they can be. Of the techniques, which the checks never im
 is known here: a test sees to it that it is the package's.
 """
 
+import functools
 from pathlib import PurePosixPath
 
 from course_lib import observe
@@ -13,6 +14,7 @@ OBSERVE = observe.__name__
 TECHNIQUES = f"{COURSE}.techniques"
 
 
+@functools.lru_cache(maxsize=4096)
 def technique_file(file: str) -> str | None:
     """A file of the techniques, in whichever copy of the course, from the course's folder on.
 
