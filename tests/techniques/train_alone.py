@@ -229,6 +229,22 @@ def three_d() -> list[Losses]:
     return found
 
 
+def context_parallel() -> list[Losses]:
+    from course_lib.techniques.context_parallel import ContextParallelGPT, average_gradients
+
+    model = ContextParallelGPT(one_process_gpt())
+    optimizer, losses = adam(model.parameters()), []
+    tokens = torch.arange(24).view(4, 6) % 11
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = model.loss(tokens, (tokens + 1) % 11)
+        loss.backward()
+        average_gradients(model)
+        optimizer.step()
+        losses.append(loss.item())
+    return [losses]
+
+
 def checkpoints() -> list[Losses]:
     from course_lib.techniques.checkpoints import load, save
     from course_lib.techniques.zero import Zero2, Zero3

@@ -1,0 +1,175 @@
+"""Which keys a query sees: causal masks, padding, and documents packed into one sequence.
+
+A query at position i sees the key at position j if
+
+    j <= i                                  with a causal mask
+    both are of the same document           with documents
+    neither is padding
+
+The documents of a batch are numbers (B, T), of the whole sequence and the same on every rank;
+negative ones are padding. They are a few bytes per token and come with the batch, so nothing has to
+be sent for them.
+
+A rank asks block by block, a piece of its queries against a piece of another rank's keys. Most
+blocks are simple: all is seen, or nothing, and then nothing is computed, or a triangle, which
+kernels know. Only the rest needs a mask of one element per pair.
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from .split import TokenSplit, positions_of
+
+
+class Seen(enum.Enum):
+    """Blocks that need no mask."""
+
+    ALL = "every query sees every key"
+    TRIANGLE = "query a sees the keys 0 to a"
+
+
+Mask = Seen | torch.Tensor  # or bool, (1 or B, 1, Tq, Tk)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some queries of a rank, some keys of another, as each counts its own, and who sees whom."""
+
+    queries: slice
+    keys: slice
+    mask: Mask
+
+    def pairs(self, batch: int) -> int:
+        """How many pairs of a query and a key that it sees, per head."""
+        if isinstance(self.mask, torch.Tensor):
+            return int(self.mask.sum()) * batch // self.mask.shape[0]
+        queries, keys = (s.stop - s.start for s in (self.queries, self.keys))
+        each = queries * (queries + 1) // 2 if self.mask is Seen.TRIANGLE else queries * keys
+        return batch * each
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What the queries of `rank` see, under any split.
+
+    documents: (B, T), or (T,) for all samples. Raises `ValueError` if they are of another length.
+    """
+
+    split: TokenSplit
+    rank: int
+    causal: bool = True
+    documents: torch.Tensor | None = None
+
+    def __post_init__(self) -> None:
+        documents = self.documents
+        if documents is not None and documents.shape[-1] != self.split.tokens:
+            raise ValueError(
+                f"documents of {documents.shape[-1]} tokens, for a sequence of {self.split.tokens}"
+            )
+
+    def blocks(self, source: int) -> Iterator[Block]:
+        """The blocks of this rank's queries and the keys of `source` in which anything is seen."""
+        for rows, queries in _slices(self.split, self.rank):
+            for columns, keys in _slices(self.split, source):
+                mask = self._mask(queries, keys)
+                if mask is not None:
+                    yield Block(rows, columns, mask)
+
+    def _mask(self, queries: range, keys: range) -> Mask | None:
+        if self.causal and queries[-1] < keys[0]:
+            return None
+        if self.documents is None:
+            return self._causal(queries, keys, None)
+        theirs, ours = (self._documents(piece) for piece in (keys, queries))
+        if _one_document(ours, theirs):
+            return self._causal(queries, keys, ours.device)
+        seen = same_document(ours, theirs)
+        if self.causal:
+            seen = seen & _before(queries, keys, seen.device)
+        return seen.unsqueeze(1) if seen.any() else None
+
+    def _causal(self, queries: range, keys: range, device: torch.device | None) -> Mask:
+        if not self.causal or queries[0] >= keys[-1]:
+            return Seen.ALL
+        same_step = queries.step == keys.step and len(queries) == len(keys)
+        if same_step and 0 <= queries[0] - keys[0] < keys.step:
+            return Seen.TRIANGLE
+        return _before(queries, keys, device)[None, None]
+
+    def _documents(self, piece: range) -> torch.Tensor:
+        assert self.documents is not None
+        found = self.documents[..., piece.start : piece.stop : piece.step]
+        return found if found.dim() == 2 else found.unsqueeze(0)
+
+
+def work(
+    split: TokenSplit, causal: bool = True, documents: torch.Tensor | None = None
+) -> list[list[int]]:
+    """Pairs of a query and a key that each rank computes at each step of the ring: [rank][step].
+
+    At step s, rank r has the keys of rank r - s. Per head, and over the batch of `documents`.
+    """
+    batch = 1 if documents is None else len(torch.atleast_2d(documents))
+
+    def of_keys_of(source: int, rank: int) -> int:
+        sight = Sight(split, rank, causal, documents)
+        return sum(block.pairs(batch) for block in sight.blocks(source))
+
+    ring = range(split.ranks)
+    return [[of_keys_of((rank - step) % len(ring), rank) for step in ring] for rank in ring]
+
+
+# -------------------------------------------------------------------------------------------------
+# Documents
+# -------------------------------------------------------------------------------------------------
+
+
+def packed_documents(lengths: Sequence[int], tokens: int) -> torch.Tensor:
+    """The number of each token's document, (T,): [3, 2] in 6 tokens is 0 0 0 1 1 -1."""
+    if sum(lengths) > tokens:
+        raise ValueError(f"documents of {sum(lengths)} tokens do not fit into {tokens}")
+    numbers = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    return torch.cat([numbers, numbers.new_full((tokens - len(numbers),), -1)])
+
+
+def padding_documents(lengths: Sequence[int], tokens: int) -> torch.Tensor:
+    """One document per sample, (B, T): 0 for its first tokens and -1 behind."""
+    return torch.stack([packed_documents([length], tokens) for length in lengths])
+
+
+def positions_in_documents(documents: torch.Tensor) -> torch.Tensor:
+    """Positions (..., T) that begin anew in each document: of 0 0 0 1 1 they are 0 1 2 0 1."""
+    positions = torch.arange(documents.shape[-1], device=documents.device)
+    begins = torch.ones_like(documents, dtype=torch.bool)
+    begins[..., 1:] = documents[..., 1:] != documents[..., :-1]
+    return positions - (positions * begins).cummax(-1).values
+
+
+# -------------------------------------------------------------------------------------------------
+
+
+def _slices(split: TokenSplit, rank: int) -> Iterator[tuple[slice, range]]:
+    """Where among the tokens of a rank each of its pieces is."""
+    start = 0
+    for piece in split.ranks_pieces[rank]:
+        yield slice(start, start + len(piece)), piece
+        start += len(piece)
+
+
+def _before(queries: range, keys: range, device: torch.device | None) -> torch.Tensor:
+    """(Tq, Tk): the key stands at the query's position or before."""
+    return positions_of(keys, device) <= positions_of(queries, device).unsqueeze(-1)
+
+
+def same_document(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
+    """(B, Tq, Tk): both of one document, and not padding."""
+    return (ours.unsqueeze(-1) == theirs.unsqueeze(-2)) & (ours >= 0).unsqueeze(-1)
+
+
+def _one_document(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Whether in every sample all of these tokens are of one document, and none is padding."""
+    first = ours[:, :1]
+    return bool(((ours == first).all() & (theirs == first).all() & (first >= 0).all()).item())
