@@ -4,10 +4,10 @@ import os
 import sys
 
 from .errors import Failure, RankError, RankInterrupt, RankTimeout
-from .hostclient import host
-from .launch import collect, run_ranks
+from .launcher_client import running_launcher
 from .progress import report_step
 from .results import RankResults
+from .run_ranks import collect, run_ranks
 
 __all__ = [
     "Failure",
@@ -20,7 +20,7 @@ __all__ = [
     "run_ranks",
 ]
 
-# In a notebook the host imports torch while the learner reads the next lines. A host or a rank,
-# which also import this package, must not start hosts of their own.
-if "ipykernel" in sys.modules and "COURSE_LIB_HOST" not in os.environ:
-    host()
+# In a notebook the launcher imports torch while the learner reads the next lines. A launcher or a
+# rank, which also import this package, must not start launchers of their own.
+if "ipykernel" in sys.modules and "COURSE_LIB_LAUNCHER" not in os.environ:
+    running_launcher()

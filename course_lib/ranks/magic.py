@@ -16,7 +16,7 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 
 from . import capture
 from .errors import RankError, RankInterrupt
-from .launch import collect
+from .run_ranks import collect
 from .show_warnings import show_warnings
 
 

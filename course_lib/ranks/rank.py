@@ -1,7 +1,7 @@
 """The life of one rank process: join the group, run the learner's function, deliver, wait.
 
-A rank that has delivered its result or its exception does not leave: it waits until the host ends
-it. Were it to leave, its sockets would close, and every rank that waits for it would raise a
+A rank that has delivered its result or its exception does not leave: it waits until the launcher
+ends it. Were it to leave, its sockets would close, and every rank that waits for it would raise a
 "connection closed by peer" that hides what happened first. And a process that is ended from outside
 runs no exit handlers, closes no group and joins no threads, so nothing can go wrong in them after
 the work was done.
@@ -167,7 +167,7 @@ def _describe(problem: BaseException) -> dict[str, Any]:
 
 
 def rehearse() -> None:
-    """Do once, in the host, what every rank would do first: look things up and fill caches."""
+    """Do once, in the launcher, what every rank would do first: look things up and fill caches."""
     with Recorder(os.devnull, 0):
         torch.ones(1).add_(1)
 

@@ -5,7 +5,7 @@ raised before it was killed can still be read.
 
     job              what to run and how (written by the kernel)
     store            where the ranks meet (torch's FileStore)
-    events           a named pipe: ranks and host report progress, results, exits; one JSON a line
+    events           a named pipe: ranks and launcher report progress, results, exits, as JSON lines
     0/out            what rank 0 printed, Python and native code alike
     0/journal        what rank 0 did (course_lib.observe)
     0/warnings       what torch warned of there, one a line

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from course_lib.observe import Trace, read_trace
 
-from .hostclient import Host, HostEnded
+from .launcher_client import Launcher, LauncherEnded
 from .progress import Bar
 from .rundir import RunDir
 from .sources import read_dump
@@ -61,8 +61,8 @@ class Outcome:
 class Watch:
     """Follows one run from start to end through its event pipe."""
 
-    def __init__(self, run_dir: RunDir, host: Host, world_size: int, observed: bool):
-        self.run_dir, self.host, self.observed = run_dir, host, observed
+    def __init__(self, run_dir: RunDir, launcher: Launcher, world_size: int, observed: bool):
+        self.run_dir, self.launcher, self.observed = run_dir, launcher, observed
         # Opened for reading and writing, so that it never looks closed between two writers.
         self.pipe = os.open(run_dir.events, os.O_RDWR | os.O_NONBLOCK)
         self.outcome = Outcome(world_size)
@@ -83,7 +83,7 @@ class Watch:
         while not outcome.complete:
             now = time.monotonic()
             if len(self.pids) < outcome.world_size:
-                begun = now  # the host may still be importing torch
+                begun = now  # the launcher may still be importing torch
             else:
                 deadline = min(deadline, begun + timeout)
             if any(kind == "failure" for kind in outcome.delivered.values()) or outcome.exited:
@@ -113,29 +113,31 @@ class Watch:
         """Let every unfinished rank write down where it is, blocked in C++ or not."""
         waiting = [self.run_dir.of(rank, "stack") for rank in self.outcome.unfinished]
         before = {path: _size(path) for path in waiting}
-        self.host.order("stack", self.run_dir)
+        self.launcher.order("stack", self.run_dir)
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline and any(_size(p) == before[p] for p in waiting):
             time.sleep(0.01)
         time.sleep(0.02)  # a dump is a few writes
 
     def end(self) -> None:
-        """Kill what still runs and wait until the host says that nothing is left."""
+        """Kill what still runs and wait until the launcher says that nothing is left."""
         self.bar.close()
         try:
-            if self.host.alive:
-                self.host.order("end", self.run_dir)
+            if self.launcher.alive:
+                self.launcher.order("end", self.run_dir)
                 deadline = time.monotonic() + 5
-                while not self.ended and self.host.alive and time.monotonic() < deadline:
+                while not self.ended and self.launcher.alive and time.monotonic() < deadline:
                     self._receive(_TICK)
         finally:
             os.close(self.pipe)
 
     def _receive(self, patience: float) -> None:
-        sources: list[socket.socket | int] = [self.pipe, self.host.control]
+        sources: list[socket.socket | int] = [self.pipe, self.launcher.control]
         ready, _, _ = select.select(sources, [], [], max(0.0, patience))
-        if self.host.control in ready and not self.host.alive:
-            raise HostEnded(f"the process that starts the ranks has ended: {self.host.last_words}")
+        if self.launcher.control in ready and not self.launcher.alive:
+            raise LauncherEnded(
+                f"the process that starts the ranks has ended: {self.launcher.last_words}"
+            )
         if self.pipe not in ready:
             return
         *lines, self._pending = (self._pending + os.read(self.pipe, 65536)).split(b"\n")

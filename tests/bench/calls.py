@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 
 from course_lib.ranks import collect
-from course_lib.ranks.hostclient import host
+from course_lib.ranks.launcher_client import running_launcher
 from tests.bench.row import Measurement, Row
 
 _CALLS = 1000
@@ -18,7 +18,7 @@ def _work() -> None:
 def _many_calls() -> list[Measurement]:
     me = psutil.Process()
     collect(_work, 2)
-    helper = psutil.Process(host().process.pid)
+    helper = psutil.Process(running_launcher().process.pid)
 
     def use() -> dict[str, int]:
         return {

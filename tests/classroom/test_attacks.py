@@ -415,7 +415,7 @@ def exchange(tensor):
     journal.write('["rank",3,1000000000,1000000000]\\n'); journal.flush()
     return tensor
 """,
-    "events of the host": """
+    "events of the launcher": """
 import glob
 def exchange(tensor):
     ended, early = '{"kind": "ended"}', '{"kind": "result", "rank": 1}'

@@ -14,7 +14,7 @@ import pytest
 import torch.distributed as dist
 
 from course_lib.ranks import RankError, RankTimeout, collect
-from course_lib.ranks.hostclient import host
+from course_lib.ranks.launcher_client import running_launcher
 from tests.faults.programs import PROGRAMS, full_disk, with_a_fault
 
 RANKS = 4
@@ -31,7 +31,7 @@ def own_folder(tmp_path, monkeypatch) -> Iterator[None]:
     monkeypatch.setattr(tempfile, "tempdir", str(runs))
     yield
     assert list(runs.iterdir()) == []
-    assert psutil.Process(host().process.pid).children(recursive=True) == []
+    assert psutil.Process(running_launcher().process.pid).children(recursive=True) == []
     assert list(collect(dist.get_rank, 2)) == [0, 1]
 
 

@@ -52,7 +52,7 @@ def test_no_rooms_import_each_other_in_a_circle(root):
 
 def test_no_files_load_each_other_in_a_circle(root):
     graph = module_graph(root / "course_lib")
-    assert "course_lib.ranks.launch" in graph
+    assert "course_lib.ranks.run_ranks" in graph
     assert circle(graph) == []
 
 
@@ -126,7 +126,7 @@ def test_the_same_package_by_its_full_name_is_found(path, source):
         ("simulate/replay.py", "from course_lib.techniques import schedules"),
         ("simulate/replay.py", "from course_lib.text import joined"),
         ("views/gantt.py", "import matplotlib.pyplot as plt\nfrom course_lib.simulate import Span"),
-        ("ranks/launch.py", "import multiprocessing, cloudpickle"),
+        ("ranks/run_ranks.py", "import multiprocessing, cloudpickle"),
     ],
 )
 def test_an_import_by_the_rules_is_fine(path, source):

@@ -89,8 +89,10 @@ class Kernel:
         return psutil.Process(self.pid).children(recursive=True)
 
     def ranks(self) -> list[psutil.Process]:
-        """Everything below the host process, the host itself left out."""
-        return [p for host in psutil.Process(self.pid).children() for p in host.children(True)]
+        """Everything below the launcher process, the launcher itself left out."""
+        return [
+            p for launcher in psutil.Process(self.pid).children() for p in launcher.children(True)
+        ]
 
     def close(self) -> None:
         self.client.stop_channels()

@@ -53,7 +53,7 @@ def test_an_error_is_one_short_text_that_names_the_cell(shared: Kernel) -> None:
         r"rank 1 raised ValueError: why\n    in cell \[\d+\], line 3:  raise ValueError\('why'\)",
         out.traceback,
     )
-    assert "launch.py" not in out.traceback
+    assert "run_ranks.py" not in out.traceback
     assert len(out.traceback.splitlines()) < 12
 
 
@@ -121,7 +121,7 @@ def test_a_killed_kernel_leaves_no_process(tmp_path) -> None:
         )
         assert until(lambda: sum(p.name() == "sleep" for p in victim.ranks()) == 3)
         family = victim.descendants()
-        assert len(family) == 7  # host, ranks and their children
+        assert len(family) == 7  # launcher, ranks and their children
         victim.kill()
         _, alive = psutil.wait_procs(family, timeout=5)
         assert alive == []

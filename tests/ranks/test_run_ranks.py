@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 
 from course_lib.ranks import RankError, collect, run_ranks
-from course_lib.ranks.hostclient import host
+from course_lib.ranks.launcher_client import running_launcher
 
 START = ["forkserver", "spawn"]
 
@@ -225,11 +225,11 @@ def test_many_runs_leave_nothing(tmp_path, monkeypatch: pytest.MonkeyPatch, capf
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     me = psutil.Process()
     run_ranks(rank_sum, 2)
-    host_process = psutil.Process(host().process.pid)
+    process = psutil.Process(running_launcher().process.pid)
 
     def use() -> tuple:
-        sockets = [c for p in (me, host_process) for c in p.net_connections()]
-        return me.num_fds(), host_process.num_fds(), host_process.children(), len(sockets)
+        sockets = [c for p in (me, process) for c in p.net_connections()]
+        return me.num_fds(), process.num_fds(), process.children(), len(sockets)
 
     before = use()
     for _ in range(50):
@@ -266,6 +266,6 @@ def test_calls_from_several_threads_take_turns() -> None:
 
 def test_a_lost_host_is_replaced() -> None:
     collect(rank_sum, 1)
-    host().process.kill()
-    host().process.wait()
+    running_launcher().process.kill()
+    running_launcher().process.wait()
     assert list(collect(rank_sum, 2)) == [1.0, 1.0]

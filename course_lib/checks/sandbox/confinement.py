@@ -22,7 +22,7 @@ _SHARES = 8  # of the space for files, each rank has one
 
 
 def confine(sandbox: Sandbox, run_dir: RunDir, rank: int, tell: Callable[[int], None]) -> None:
-    """Go on in a process that is shut off (`course_lib.ranks.hostclient.Confine`)."""
+    """Go on in a process that is shut off (`course_lib.ranks.launcher_client.Confine`)."""
     isolation.own_namespaces()
     child = os.fork()
     if child:

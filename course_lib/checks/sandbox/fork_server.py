@@ -3,7 +3,7 @@
 It runs from a copy of the library in which no answer stands, keeps no secret, and does nothing but
 fork. For each order a supervisor is made, and below it, in the sandbox, the run:
 
-    fork server ── supervisor ── first process of the sandbox ── sandboxed run ── host ── ranks
+    fork server ── supervisor ── first process of the sandbox ── sandboxed run ── launcher ── ranks
 
 The supervisor stays outside: it ends the run when the other end of `cancel_fd` is closed (by the
 grader or by its death), when the run takes too much memory, or when the sandboxed run is done; then
@@ -26,7 +26,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.ranks import hostclient, prctl, shipping
+from course_lib.ranks import launcher_client, prctl, shipping
 
 from . import confinement, isolation, sandboxed_run, transport
 from .isolation import Sandbox
@@ -143,7 +143,7 @@ def _enter(order: Order, results: int, fate: int) -> None:
             code = code if code >= 0 else 128 - code
         else:
             shipping.codec = shipping.Codec(transport.dump_value, transport.load_value)
-            hostclient.fork_host(results, fate, confine=_confine(order.sandbox))
+            launcher_client.fork_launcher(results, fate, confine=_confine(order.sandbox))
             sandboxed_run.run(order.task, results)
             code = 0
     except BaseException:  # of our own code: answers run in the ranks, and nowhere else
@@ -153,7 +153,7 @@ def _enter(order: Order, results: int, fate: int) -> None:
         os._exit(code)
 
 
-def _confine(sandbox: Sandbox) -> hostclient.Confine | None:
+def _confine(sandbox: Sandbox) -> launcher_client.Confine | None:
     return functools.partial(confinement.confine, sandbox) if sandbox.namespaces else None
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-from course_lib.ranks import host, rank
+from course_lib.ranks import launcher, rank
 
 from . import fork_server
 from .names import CHECKS, COURSE, TECHNIQUES
@@ -22,7 +22,7 @@ from .slicing import needed_statements
 
 LIBRARY = Path(__file__).resolve().parents[2]
 # What a run needs. The packages' own files import all their rooms, and are left empty.
-_RUN = (COURSE, fork_server.__name__, host.__name__, rank.__name__)
+_RUN = (COURSE, fork_server.__name__, launcher.__name__, rank.__name__)
 _EMPTY = (CHECKS,)
 _ALL, _NOTHING = "*", ""  # in the place of a name: the whole module; the module, and no name of it
 

@@ -17,7 +17,7 @@ from . import capture, shipping, unsendable
 from .conclude import conclude
 from .devices import choose_devices
 from .errors import RankError, RankInterrupt
-from .hostclient import host
+from .launcher_client import running_launcher
 from .results import RankResults
 from .rundir import RunDir
 from .show_warnings import show_warnings
@@ -114,8 +114,8 @@ def collect(
                 "folder": os.getcwd(),
             }
             run_dir.job.write_bytes(pickle.dumps(job))
-            watch = Watch(run_dir, host(), world_size, bool(observe))
-            watch.host.order("start", run_dir, world_size=world_size, start=start)
+            watch = Watch(run_dir, running_launcher(), world_size, bool(observe))
+            watch.launcher.order("start", run_dir, world_size=world_size, start=start)
             outcome = watch.until_over_or_interrupted(timeout)
             if outcome.unfinished:
                 watch.ask_for_stacks()

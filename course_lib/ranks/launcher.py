@@ -1,12 +1,13 @@
-"""The host: a small process beside the kernel that starts, reaps and ends the ranks.
+"""The launcher: a small process beside the kernel that starts, reaps and ends the ranks.
 
 A kernel must not fork itself once torch has used threads in it, and a fresh Python needs seconds
-to import torch. The host imports torch once, never computes, and forks a rank in milliseconds.
+to import torch. The launcher imports torch once, never computes, and forks a rank in milliseconds.
 Where a fork after importing torch is unsafe (macOS) it starts a fresh Python for each rank instead.
 
-The host also sees to it that nothing is left. It holds one end of a socket; when the kernel dies,
-however it dies, the socket closes and the host ends every rank and removes the runs' folders. Every
-rank leads a process group of its own, which is killed with it, so a rank's children go too.
+The launcher also sees to it that nothing is left. It holds one end of a socket; when the kernel
+dies, however it dies, the socket closes and the launcher ends every rank and removes the runs'
+folders. Every rank leads a process group of its own, which is killed with it, so a rank's children
+go too.
 """
 
 import contextlib
@@ -36,7 +37,7 @@ _MOST_FILES = 4096
 def serve(control: socket.socket, confine: Callable[..., None] | None = None) -> None:
     """Take orders (one JSON a line) until the kernel closes its end; then leave nothing.
 
-    confine: shuts each rank off before it reads its job (`hostclient.Confine`).
+    confine: shuts each rank off before it reads its job (`launcher_client.Confine`).
     """
     from . import rank as rank_module  # imports torch, once for all ranks
 
@@ -45,7 +46,7 @@ def serve(control: socket.socket, confine: Callable[..., None] | None = None) ->
     gc.freeze()  # a rank is not to copy pages because its collector touches them
     # A rank that is asked where it is before it can answer is not to die of the question.
     signal.signal(rank_module.STACK_SIGNAL, signal.SIG_IGN)
-    adopt_orphans()  # a dead rank's children become the host's, which then ends them
+    adopt_orphans()  # a dead rank's children become the launcher's, which then ends them
     wake_read, wake_write = os.pipe()
     for end in (wake_read, wake_write):
         os.set_blocking(end, False)
@@ -53,34 +54,34 @@ def serve(control: socket.socket, confine: Callable[..., None] | None = None) ->
     signal.set_wakeup_fd(wake_write)
 
     own_fds = (control.fileno(), wake_read, wake_write)
-    host = _Host(rank_module, own_fds, confine)
+    launcher = _Launcher(rank_module, own_fds, confine)
     sources: list[socket.socket | int] = [control, wake_read]
     pending = b""
     try:
         while True:
-            quiet = _IDLE_SECONDS if host.idle_imports and not host.pids else None
+            quiet = _IDLE_SECONDS if launcher.idle_imports and not launcher.pids else None
             ready, _, _ = select.select(sources, [], [], quiet)
             if not ready:
-                host.use_idle_time()
+                launcher.use_idle_time()
                 continue
             if wake_read in ready:
                 os.read(wake_read, 4096)
-                host.reap()
+                launcher.reap()
             if control in ready:
                 received = control.recv(65536)
                 if not received:
                     return
                 *lines, pending = (pending + received).split(b"\n")
                 for line in lines:
-                    host.obey(json.loads(line))
+                    launcher.obey(json.loads(line))
     finally:
-        for folder in list(host.folders):
-            host.end(folder)
+        for folder in list(launcher.folders):
+            launcher.end(folder)
             shutil.rmtree(folder, ignore_errors=True)
-        host.kill_orphans()
+        launcher.kill_orphans()
 
 
-class _Host:
+class _Launcher:
     def __init__(self, rank_module, own_fds: tuple[int, ...], confine: Callable[..., None] | None):
         self.rank_module = rank_module
         self.own_fds = own_fds
@@ -142,7 +143,7 @@ class _Host:
                 _send(tell, 0)  # nothing has gone wrong
                 os.close(tell)
             else:
-                die_with_parent()  # the host may be killed before it could clean up
+                die_with_parent()  # the launcher may be killed before it could clean up
             status = self.rank_module.main(folder, rank)
         except BaseException:
             traceback.print_exc()  # into the rank's own output, if it has come that far

@@ -1,4 +1,4 @@
-"""The kernel's end of the host: started when first needed, one for each process."""
+"""The kernel's end of the launcher: started when first needed, one for each process."""
 
 import atexit
 import contextlib
@@ -16,23 +16,23 @@ from pathlib import Path
 from .rundir import RunDir
 
 _SERVE = (
-    "import socket, sys; from course_lib.ranks.host import serve; "
+    "import socket, sys; from course_lib.ranks.launcher import serve; "
     "serve(socket.socket(fileno=int(sys.argv[1])))"
 )
 Confine = Callable[[RunDir, int, Callable[[int], None]], None]
 """Shuts a rank off: confine(run_dir, rank, tell).
 
-It may go on in a child, whose process id as the host knows it is then told; the process that called
-has to end itself."""
+It may go on in a child, whose process id as the launcher knows it is then told; the process that
+called has to end itself."""
 
 _COURSE = Path(__file__).parents[2]
 
 _lock = threading.Lock()
-_host: "Host | None" = None
+_launcher: "Launcher | None" = None
 
 
-class Host:
-    """A running host process and the socket that keeps it alive."""
+class Launcher:
+    """A running launcher process and the socket that keeps it alive."""
 
     process: "subprocess.Popen[bytes] | _Child"
 
@@ -45,7 +45,7 @@ class Host:
             PYTHONPATH=os.pathsep.join(filter(None, [str(_COURSE), os.environ.get("PYTHONPATH")])),
             TORCH_CPP_LOG_LEVEL="ERROR",  # read once, when torch is imported
             OPENBLAS_NUM_THREADS="1",  # no helper threads in a process that forks
-            COURSE_LIB_HOST="1",
+            COURSE_LIB_LAUNCHER="1",
         )
         environ.pop("PYTHONWARNINGS", None)  # to import torch with warnings as errors would fail
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
@@ -67,7 +67,7 @@ class Host:
 
     @property
     def last_words(self) -> str:
-        """What the host wrote before it ended; for the report of its death."""
+        """What the launcher wrote before it ended; for the report of its death."""
         self._stderr.seek(0)
         return self._stderr.read().decode(errors="replace").strip() or "it left no message"
 
@@ -76,7 +76,7 @@ class Host:
         self.control.sendall(message.encode() + b"\n")
 
     def import_ahead(self, *names: str) -> None:
-        """Have modules of the course imported once in the host, rather than once in each rank."""
+        """Have modules of the course imported once in the launcher, not once in each rank."""
         if new := sorted(set(names) - self.imported):
             self.imported.update(new)
             self.control.sendall(json.dumps({"do": "import", "names": new}).encode() + b"\n")
@@ -88,11 +88,11 @@ class Host:
             self._stderr.close()
 
 
-class _ForkedHost(Host):
-    """A host that is a fork of this process, and so has imported what this process has."""
+class _ForkedLauncher(Launcher):
+    """A launcher that is a fork of this process, and so has imported what this process has."""
 
     def __init__(self, close: tuple[int, ...], confine: Confine | None) -> None:
-        from .host import serve
+        from .launcher import serve
 
         self.owner = os.getpid()
         self.imported = set(sys.modules)
@@ -103,7 +103,7 @@ class _ForkedHost(Host):
             try:
                 os.setsid()
                 os.dup2(self._stderr.fileno(), 2)
-                os.environ["COURSE_LIB_HOST"] = "1"
+                os.environ["COURSE_LIB_LAUNCHER"] = "1"
                 self.control.close()
                 for descriptor in close:
                     os.close(descriptor)
@@ -117,7 +117,7 @@ class _ForkedHost(Host):
 
 
 class _Child:
-    """What `Host` needs of a `subprocess.Popen`, for a child that was forked."""
+    """What `Launcher` needs of a `subprocess.Popen`, for a child that was forked."""
 
     def __init__(self, pid: int):
         self.pid = pid
@@ -133,26 +133,26 @@ class _Child:
             os.waitpid(self.pid, 0)
 
 
-def fork_host(*close: int, confine: Confine | None = None) -> None:
-    """Make the host of this process by a fork, where no thread has been started yet.
+def fork_launcher(*close: int, confine: Confine | None = None) -> None:
+    """Make the launcher of this process by a fork, where no thread has been started yet.
 
-    Spares the second in which a fresh host imports torch; call it before anything that computes.
-    close: descriptors that are none of the host's business. confine: called in each rank's process
-    before it reads its job (`Confine`).
+    Spares the second in which a fresh launcher imports torch; call it before anything that
+    computes. close: descriptors that are none of the launcher's business. confine: called in each
+    rank's process before it reads its job (`Confine`).
     """
-    global _host
-    _host = _ForkedHost(close, confine)
+    global _launcher
+    _launcher = _ForkedLauncher(close, confine)
 
 
-class HostEnded(RuntimeError):
+class LauncherEnded(RuntimeError):
     """The process that starts the ranks is gone: no rank's program is to blame."""
 
 
-def host() -> Host:
-    """The host of this process, started if there is none (after a fork: a new one)."""
-    global _host
+def running_launcher() -> Launcher:
+    """The launcher of this process, started if there is none (after a fork: a new one)."""
+    global _launcher
     with _lock:
-        if _host is None or not _host.alive:
-            _host = Host()
-            atexit.register(_host.close)
-        return _host
+        if _launcher is None or not _launcher.alive:
+            _launcher = Launcher()
+            atexit.register(_launcher.close)
+        return _launcher
