@@ -11,9 +11,11 @@ To read in this order:
     layer           all of it, in place of an MLP; a shared expert hides the messages
     state           from one process to n ranks and back
     groups          experts are averaged over fewer ranks than the rest
+    zero            and their state is sharded over fewer
+    gpt             a whole model
 
-Needs of its neighbours: tensor_parallel, zero (clipping), mesh, and what these need, collectives
-and make_optimizer.
+Needs of its neighbours: tensor_parallel, zero, mesh, and what these need, collectives and
+make_optimizer.
 
 Every rank has its own tokens: the experts' ranks are ranks of the data axis.
 """
@@ -23,20 +25,25 @@ from .balancing import load_balancing_loss, max_violation, total_counts, update_
 from .capacity import capacity_of, within_capacity
 from .dispatch import Dispatch, combine, dispatch, plan_dispatch, plan_with_capacity
 from .experts import Experts
+from .gpt import ExpertParallelGPT, mixtures_of
 from .groups import (
     ExpertGroups,
     average_gradients,
     clip_gradients,
     dense_parameters,
+    equal_start,
     expert_parameters,
 )
 from .layer import MixtureOfExperts
 from .router import Router, Routing, route
 from .state import expert_shares_of, gather_experts, load_whole_experts
+from .zero import ExpertZero
 
 __all__ = [
     "Dispatch",
     "ExpertGroups",
+    "ExpertParallelGPT",
+    "ExpertZero",
     "Experts",
     "MixtureOfExperts",
     "Router",
@@ -49,12 +56,14 @@ __all__ = [
     "combine",
     "dense_parameters",
     "dispatch",
+    "equal_start",
     "expert_parameters",
     "expert_shares_of",
     "gather_experts",
     "load_balancing_loss",
     "load_whole_experts",
     "max_violation",
+    "mixtures_of",
     "plan_dispatch",
     "plan_with_capacity",
     "route",

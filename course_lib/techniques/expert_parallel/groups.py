@@ -28,6 +28,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
+from course_lib.techniques.collectives.broadcast import broadcast_tensors
 from course_lib.techniques.collectives.fusion import fused_all_reduce
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.zero.clipping import clip_grad_norm_
@@ -39,17 +40,22 @@ Group = dist.ProcessGroup | None
 
 @dataclass(frozen=True)
 class ExpertGroups:
-    """This rank's groups: for tokens, for the gradients of its experts, for all other gradients."""
+    """This rank's groups.
+
+    expert: tokens travel in it. expert_data: ranks with the same experts; data: with the same of
+    all other weights. tensor: ranks that share each layer, and have the same tokens.
+    """
 
     expert: Group
     expert_data: Group
     data: Group
+    tensor: Group
 
     @classmethod
     def open(cls, mesh: Mesh) -> "ExpertGroups":
         """Open the groups of `mesh`; all ranks of the default group call it."""
         mesh.check_world_size(dist.get_world_size())
-        axes = ("expert", "expert_data", "data")
+        axes = ("expert", "expert_data", "data", "tensor")
         return cls(*(dist.new_subgroups_by_enumeration(mesh.groups(axis))[0] for axis in axes))
 
 
@@ -62,6 +68,12 @@ def dense_parameters(module: nn.Module) -> list[nn.Parameter]:
     """All others, each once: the same on every rank of the data axis."""
     experts = set(expert_parameters(module))
     return [parameter for parameter in module.parameters() if parameter not in experts]
+
+
+def equal_start(module: nn.Module, groups: ExpertGroups) -> None:
+    """Give ranks that hold the same what the first of them has."""
+    broadcast_tensors([*dense_parameters(module), *module.buffers()], groups.data)
+    broadcast_tensors(expert_parameters(module), groups.expert_data)
 
 
 def average_gradients(module: nn.Module, groups: ExpertGroups) -> None:

@@ -18,7 +18,7 @@ Shapes: B batch, T tokens, V vocabulary, t ranks of the group.
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import torch
 from torch import nn
@@ -114,13 +114,29 @@ class TensorParallelGPT(nn.Module):
         *,
         dropout: float = 0.0,
         sequence_parallel: bool = False,
-    ) -> "TensorParallelGPT":
+    ) -> Self:
         """The parts of a GPT of one process, with its sizes, weights and type.
 
         model: the same on every rank.
         """
+        made = cls.shaped_like(
+            model, group, dropout=dropout, sequence_parallel=sequence_parallel
+        ).to(model.embedding.tokens.weight)
+        load_whole(made, model.state_dict())
+        return made
+
+    @classmethod
+    def shaped_like(
+        cls,
+        model: WholeGPT,
+        group: Group = None,
+        *,
+        dropout: float = 0.0,
+        sequence_parallel: bool = False,
+    ) -> Self:
+        """The parts of a GPT with the sizes of `model`, and weights of their own."""
         words, positions = model.embedding.tokens, model.embedding.positions
-        made = cls(
+        return cls(
             words.num_embeddings,
             positions.num_embeddings,
             layers=len(model.blocks),
@@ -130,9 +146,7 @@ class TensorParallelGPT(nn.Module):
             dropout=dropout,
             sequence_parallel=sequence_parallel,
             group=group,
-        ).to(words.weight)
-        load_whole(made, model.state_dict())
-        return made
+        )
 
 
 @torch.no_grad()
