@@ -2,7 +2,7 @@
 
 To read in this order:
 
-    partition           the model cut into stages of equal cost
+    partition           the model cut into stages of equal cost, and which a rank holds
     messages            what travels between stages, and on which groups
     mailbox             sends and receives under way
     stage               forward and backward of one stage, microbatch by microbatch
@@ -15,8 +15,8 @@ To read in this order:
 Needs of its neighbours: schedules (which table to run), collectives (broadcast).
 """
 
-from .executor import Pipeline, stages_of
-from .partition import cut, layer_costs, split_by_cost
+from .executor import Pipeline
+from .partition import cut, layer_costs, split_by_cost, stages_of
 from .stage import Stage, StageError
 from .weight_stashing import PipeDream
 

@@ -35,14 +35,10 @@ from course_lib.techniques.schedules import (
 
 from .mailbox import Mailbox
 from .messages import open_groups, plan
+from .partition import check_modules, stages_of
 from .replicas import average_gradients
 from .stage import Loss, Stage, StageError
 from .tied_weights import tie
-
-
-def stages_of(schedule: Schedule, rank: int) -> list[int]:
-    """The stages that a rank holds, first to last."""
-    return sorted({op.stage for op in schedule[rank]})
 
 
 class Pipeline:
@@ -76,9 +72,14 @@ class Pipeline:
         self.schedule, self.data_group = schedule, data_group
         self.rank = dist.get_rank(group)
         self.microbatches, self.last = num_microbatches(schedule), num_stages(schedule) - 1
-        self._check_modules(modules, dist.get_world_size(group))
+        check_modules(modules, schedule, self.rank, dist.get_world_size(group))
         self.stages = {
-            stage: self._make_stage(stage, modules[stage], loss, recompute)
+            stage: Stage(
+                modules[stage],
+                loss if stage == self.last else None,
+                self.microbatches,
+                recompute if isinstance(recompute, bool) else stage in recompute,
+            )
             for stage in stages_of(schedule, self.rank)
         }
         messages = plan(schedule)
@@ -199,28 +200,6 @@ class Pipeline:
                 "microbatches of equal size"
             )
         return batch.detach().chunk(self.microbatches)
-
-    # --------------------------------------------------------------------------------------------
-    # Setting up
-    # --------------------------------------------------------------------------------------------
-
-    def _check_modules(self, modules: Mapping[int, nn.Module], world_size: int) -> None:
-        if len(self.schedule) != world_size:
-            raise ValueError(
-                f"the schedule is for {len(self.schedule)} ranks, and the group has {world_size}"
-            )
-        asked = stages_of(self.schedule, self.rank)
-        if sorted(modules) != asked:
-            raise ValueError(
-                f"rank {self.rank} runs the stages {asked} of this schedule, and has modules for "
-                f"{sorted(modules)}"
-            )
-
-    def _make_stage(
-        self, stage: int, module: nn.Module, loss: Loss, recompute: bool | Collection[int]
-    ) -> Stage:
-        again = recompute if isinstance(recompute, bool) else stage in recompute
-        return Stage(module, loss if stage == self.last else None, self.microbatches, again)
 
 
 def _device_of(parameters: Sequence[nn.Parameter]) -> torch.device:

@@ -15,11 +15,13 @@ import copy
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
+
+from course_lib.techniques.schedules import Schedule
 
 
 def layer_costs(layers: nn.Sequential, example: torch.Tensor) -> list[int]:
@@ -76,3 +78,27 @@ def cut(layers: nn.Sequential, parts: Sequence[range]) -> list[nn.Sequential]:
     """The layers of each stage. Parameters keep the names that they have in `layers`."""
     named = list(layers._modules.items())  # named_children() leaves out a layer that comes again
     return [nn.Sequential(OrderedDict(named[part.start : part.stop])) for part in parts]
+
+
+# ------------------------------------------------------------------------------------------------
+
+
+def stages_of(schedule: Schedule, rank: int) -> list[int]:
+    """The stages that a rank holds, first to last."""
+    return sorted({op.stage for op in schedule[rank]})
+
+
+def check_modules(
+    modules: Mapping[int, nn.Module], schedule: Schedule, rank: int, world_size: int
+) -> None:
+    """Raise `ValueError` unless `modules` are those of the stages that `rank` holds."""
+    if len(schedule) != world_size:
+        raise ValueError(
+            f"the schedule is for {len(schedule)} ranks, and the group has {world_size}"
+        )
+    asked = stages_of(schedule, rank)
+    if sorted(modules) != asked:
+        raise ValueError(
+            f"rank {rank} runs the stages {asked} of this schedule, and has modules for "
+            f"{sorted(modules)}"
+        )

@@ -21,7 +21,7 @@ from torch import nn
 
 from course_lib.techniques.make_optimizer import MakeOptimizer
 from course_lib.techniques.mesh import Mesh
-from course_lib.techniques.pipeline.executor import Pipeline, stages_of
+from course_lib.techniques.pipeline import Pipeline, stages_of
 from course_lib.techniques.pipeline.partition import cut, layer_costs, split_by_cost
 from course_lib.techniques.schedules import (
     Schedule,
