@@ -6,7 +6,8 @@
 
 Whole tensors do not depend on the mesh, so what one mesh has saved, any other can load. First the
 data axis puts the pieces together that ZeRO has cut a parameter into, then the tensor axis the
-parts of a matrix; the pipeline axis has different layers and needs nothing.
+parts of a matrix and the expert axis the experts of a mixture; the pipeline axis has different
+layers and needs nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,68 +16,94 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.techniques.tensor_parallel.axis import TensorAxis, gather_parts
+from course_lib.techniques.expert_parallel import expert_shares_of
+from course_lib.techniques.tensor_parallel.axis import Share, TensorAxis, gather_parts
 from course_lib.techniques.tensor_parallel.state import shares_of
 from course_lib.techniques.three_d.training import ThreeD
 
 from .pieces import Piece
-from .zero_state import own_parameters, own_state, room_for_state, set_state, split
+from .zero_state import names_of, own_parameters, own_state, room_for_state, set_state, split
 
 State = Mapping[str, torch.Tensor]
 
 
 def whole_state(training: ThreeD) -> dict[str, torch.Tensor]:
     """All of this rank's stages, whole. The ranks of its tensor and data axes call it together."""
-    shares, axis = shares_of(training.stages), TensorAxis.of(training.groups["tensor"])
+    cuts = _cuts(training)
     whole = {}
     for key, flat in _joined(training).items():
         kind, name, entry = split(key)
         if kind != "scalar":
             flat = flat.view(training.shapes[name])
-            if name in shares:
-                flat = gather_parts(flat, shares[name], axis)
+            for shares, axis in cuts:
+                if name in shares:
+                    flat = gather_parts(flat, shares[name], axis)
         whole["/".join(filter(None, (kind, training.whole_name(name), entry)))] = flat
+    for name, buffer in _buffers(training).items():
+        whole[f"model/{training.whole_name(name)}"] = buffer.clone()
     return whole
 
 
 @torch.no_grad()
 def load_whole_state(training: ThreeD, whole: State) -> None:
     """Take over what `whole_state` gave, on any mesh: this rank reads its part of `whole`."""
-    shares = shares_of(training.stages)
+    cuts = _cuts(training)
 
     def part(key: str, piece: Piece) -> torch.Tensor:
         kind, name, entry = split(key)
         tensor = whole["/".join(filter(None, (kind, training.whole_name(name), entry)))]
-        if kind != "scalar" and name in shares:
-            tensor = shares[name].of(tensor)
+        for shares, _ in cuts:
+            if kind != "scalar" and name in shares:
+                tensor = shares[name].of(tensor)
         return tensor.reshape(-1)[piece.offset :][: piece.tensor.numel()]
 
     own = _own_parameters(training) | _room_for_state(training, whole)
     for key, piece in own.items():
         piece.tensor.copy_(part(key, piece))
     _set_state(training, {key: piece for key, piece in own.items() if split(key)[0] != "model"})
-    if training.zero:
-        training.zero.refresh()
+    for name, buffer in _buffers(training).items():
+        buffer.copy_(whole[f"model/{training.whole_name(name)}"])
+    for zero in training.zeros:
+        zero.refresh()
 
 
 def names_needed(training: ThreeD) -> set[str]:
-    """The names, as in one process, of the parameters of this rank's stages."""
-    return {training.whole_name(name) for name in training.shapes}
+    """The names, as in one process, of the parameters and buffers of this rank's stages."""
+    return {training.whole_name(name) for name in [*training.shapes, *_buffers(training)]}
+
+
+def _cuts(training: ThreeD) -> list[tuple[Mapping[str, Share], TensorAxis]]:
+    """What is cut along which axis: matrices along the tensor axis, experts along theirs."""
+    stages, tensor = training.stages, training.groups["tensor"]
+    cuts: list[tuple[Mapping[str, Share], TensorAxis]] = [
+        (shares_of(stages), TensorAxis.of(tensor))
+    ]
+    if training.experts:
+        cuts.append((expert_shares_of(stages), TensorAxis.of(training.experts.expert)))
+    return cuts
+
+
+def _buffers(training: ThreeD) -> dict[str, torch.Tensor]:
+    """What is saved and not trained, such as the bias of a router: whole on every rank."""
+    saved = training.stages.state_dict().keys()
+    return {name: b for name, b in training.stages.named_buffers() if name in saved}
 
 
 def _joined(training: ThreeD) -> dict[str, torch.Tensor]:
     """Flat tensors of this rank's stages, from the pieces of all ranks of the data axis."""
-    own = _own_parameters(training) | _own_state(training)
-    if not training.zero:
+    if not training.zeros:
+        own = _own_parameters(training) | _own_state(training)
         return {key: piece.tensor.clone() for key, piece in own.items()}
-    own = {key: Piece(p.tensor.detach().cpu(), p.offset, p.numel) for key, p in own.items()}
-    everyone: list[dict[str, Piece]] = [{}] * training.mesh.data
-    dist.all_gather_object(everyone, own, group=training.groups["data"])
     joined: dict[str, torch.Tensor] = {}
-    for pieces in everyone:
-        for key, piece in pieces.items():
-            flat = joined.setdefault(key, piece.tensor.new_zeros(piece.numel))
-            flat[piece.offset :][: piece.tensor.numel()] = piece.tensor
+    for zero in training.zeros:
+        own = own_parameters(zero) | own_state(zero)
+        own = {key: Piece(p.tensor.detach().cpu(), p.offset, p.numel) for key, p in own.items()}
+        everyone: list[dict[str, Piece]] = [{}] * dist.get_world_size(zero.group)
+        dist.all_gather_object(everyone, own, group=zero.group)
+        for pieces in everyone:
+            for key, piece in pieces.items():
+                flat = joined.setdefault(key, piece.tensor.new_zeros(piece.numel))
+                flat[piece.offset :][: piece.tensor.numel()] = piece.tensor
     return {key: joined[key].to(training.device) for key in sorted(joined)}
 
 
@@ -86,8 +113,10 @@ def _joined(training: ThreeD) -> dict[str, torch.Tensor]:
 
 
 def _own_parameters(training: ThreeD) -> dict[str, Piece]:
-    if training.zero:
-        return own_parameters(training.zero)
+    if training.zeros:
+        return {
+            key: piece for zero in training.zeros for key, piece in own_parameters(zero).items()
+        }
     return {
         f"model/{name}": Piece(parameter.detach().view(-1), 0, parameter.numel())
         for name, parameter in training.stages.named_parameters()
@@ -95,12 +124,11 @@ def _own_parameters(training: ThreeD) -> dict[str, Piece]:
 
 
 def _own_state(training: ThreeD) -> dict[str, Piece]:
-    if training.zero:
-        return own_state(training.zero)
     return dict(_whole_entries(training))
 
 
 def _whole_entries(training: ThreeD) -> Iterator[tuple[str, Piece]]:
+    assert training.optimizer is not None  # there is no ZeRO
     for name, parameter in training.stages.named_parameters():
         for entry, value in training.optimizer.state.get(parameter, {}).items():
             kind = "state" if value.dim() else "scalar"
@@ -114,9 +142,11 @@ def _room_for_state(training: ThreeD, whole: State) -> dict[str, Piece]:
         kind, name, entry = split(key)
         if kind != "model" and name in back:
             dtypes[f"{kind}/{back[name]}/{entry}"] = tensor.dtype
-    if training.zero:
-        return room_for_state(training.zero, dtypes)
-    room = {}
+    room: dict[str, Piece] = {}
+    if training.zeros:
+        for zero in training.zeros:
+            room |= room_for_state(zero, dtypes)
+        return room
     for key, dtype in dtypes.items():
         kind, name, _ = split(key)
         size = training.shapes[name].numel() if kind == "state" else 1
@@ -126,9 +156,12 @@ def _room_for_state(training: ThreeD, whole: State) -> dict[str, Piece]:
 
 
 def _set_state(training: ThreeD, pieces: Mapping[str, Piece]) -> None:
-    if training.zero:
-        options = [_options(group) for group in training.optimizer.param_groups]
-        set_state(training.zero, pieces, options)
+    for zero in training.zeros:
+        options = [_options(group) for group in zero.optimizer.param_groups]
+        names = set(names_of(zero.model).values())
+        own = {key: piece for key, piece in pieces.items() if split(key)[1] in names}
+        set_state(zero, own, options)
+    if training.optimizer is None:
         return
     parameters = dict(training.stages.named_parameters())
     training.optimizer.state.clear()

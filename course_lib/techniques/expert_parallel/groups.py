@@ -21,7 +21,8 @@ group have met in an expert already, and each of them brought the gradient of it
 Rajbhandari et al., "DeepSpeed-MoE", ICML 2022 (arXiv 2201.05596).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
 import torch
 import torch.distributed as dist
@@ -52,11 +53,14 @@ class ExpertGroups:
     tensor: Group
 
     @classmethod
-    def open(cls, mesh: Mesh) -> "ExpertGroups":
-        """Open the groups of `mesh`; all ranks of the default group call it."""
+    def open(cls, mesh: Mesh, opened: Mapping[str, Group] | None = None) -> "ExpertGroups":
+        """Open the groups of `mesh`, but for those that are; all ranks of the default group do."""
         mesh.check_world_size(dist.get_world_size())
-        axes = ("expert", "expert_data", "data", "tensor")
-        return cls(*(dist.new_subgroups_by_enumeration(mesh.groups(axis))[0] for axis in axes))
+        groups = dict(opened or {})
+        for axis in (field.name for field in fields(cls)):
+            if axis not in groups:
+                groups[axis], _ = dist.new_subgroups_by_enumeration(mesh.groups(axis))
+        return cls(*(groups[field.name] for field in fields(cls)))
 
 
 def expert_parameters(module: nn.Module) -> list[nn.Parameter]:

@@ -1,12 +1,12 @@
-"""Data, tensor and pipeline parallelism at once, with ZeRO along the data axis.
+"""Data, tensor, pipeline and expert parallelism at once, with ZeRO along the data axis.
 
 To read in this order:
 
     training         ThreeD: one rank's part of a GPT in training
     compatibility    what does not go together, and why
 
-Needs of its neighbours: mesh, schedules, tensor_parallel, pipeline, zero, and what these need,
-collectives and make_optimizer.
+Needs of its neighbours: mesh, schedules, tensor_parallel, pipeline, expert_parallel, zero, and what
+these need, collectives and make_optimizer.
 """
 
 from .compatibility import check

@@ -1,9 +1,11 @@
 """What goes together in 3D parallelism, and why the rest does not; needs no processes."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
+from course_lib.techniques.expert_parallel.gpt import is_mixture
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.schedules import (
     BACKWARD,
@@ -55,3 +57,20 @@ def _problems(
         yield "ZeRO-3 frees a layer after its backward, so it needs one stage and 1F1B's order"
     if master_dtype is not None and not zero:
         yield "master weights are kept by ZeRO's optimizer: take zero=1"
+    mixtures = [block.mlp for block in model.blocks if is_mixture(block.mlp)]
+    if mixtures:
+        yield from _problems_of_experts(mixtures[0], mesh, zero)
+    elif mesh.expert > 1:
+        yield f"{mesh.expert} ranks are to share the experts of a model that has none"
+
+
+def _problems_of_experts(mixture: Any, mesh: Mesh, zero: int) -> Iterator[str]:
+    experts, inner, _ = mixture.experts.up.shape
+    if experts % mesh.expert:
+        yield f"{experts} experts do not divide over the {mesh.expert} ranks that are to share them"
+    if inner % mesh.tensor:
+        yield f"experts {inner} wide do not divide over {mesh.tensor} ranks of the tensor axis"
+    if mixture.router.top_k > experts:
+        yield f"a token cannot choose {mixture.router.top_k} of {experts} experts"
+    if zero == 3:
+        yield "ZeRO-3 takes a layer apart over one group, and experts have another: take zero=2"

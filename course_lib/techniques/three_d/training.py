@@ -10,15 +10,28 @@ Nothing here is new: each axis is one of the techniques before, in a group of it
     pipeline    the layers are cut, by cost         pipeline
     data        the batch is cut; gradients and     pipeline.replicas, or zero
                 optimizer state meet here
+    expert      parts of the data axis: tokens      expert_parallel
+                go to experts on other ranks
 
 Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
 SC 2021, section 3 (arXiv 2104.04473).
 """
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
 from torch import nn
 
+from course_lib.techniques.expert_parallel import (
+    ExpertGroups,
+    ExpertParallelGPT,
+    ExpertZero,
+    average_gradients,
+    equal_start,
+    mixtures_of,
+)
+from course_lib.techniques.expert_parallel.gpt import is_mixture
 from course_lib.techniques.make_optimizer import MakeOptimizer
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.pipeline import Pipeline, stages_of
@@ -59,6 +72,9 @@ class ThreeD:
 
     Raises `ValueError`, before any message is sent, for sizes that do not divide and for what does
     not go together.
+
+    experts: the groups of the experts, where the model has some.
+    optimizer: of all parameters of this rank; None with ZeRO, whose trainings are in `zeros`.
     """
 
     def __init__(
@@ -81,7 +97,7 @@ class ThreeD:
         opened = mesh.open(device.type)
         self.groups = {axis: opened.get_group(axis) for axis in mesh.order}
 
-        parallel = TensorParallelGPT.from_model(model, self.groups["tensor"])
+        parallel = self._parallel(model)
         layers = layers_of(parallel)
         self.paths = ["embedding", *(f"blocks.{i}" for i in range(len(model.blocks))), "head"]
         parts = cut(layers, split_stages(model, schedule))
@@ -94,30 +110,55 @@ class ThreeD:
             schedule,
             parallel.token_loss,
             group=self.groups["pipeline"],
-            data_group=None if zero else self.groups["data"],
+            data_group=None if zero or self.experts else self.groups["data"],
             tied=[self._ends()] if tied and len(parts) > 1 else [],
             recompute=recompute,
         )
-        if zero:
+        for mixture in mixtures_of(self.stages):
+            mixture.loss_scale = 1 / num_microbatches(schedule)
+        self.zero: Zero1 | Zero2 | Zero3 | ExpertZero | None = None
+        self.optimizer: torch.optim.Optimizer | None = None
+        if zero and self.experts:
+            self.zero = ExpertZero(
+                self.stages, make_optimizer, self.experts, zero, master_dtype=master_dtype
+            )
+        elif zero:
             self.zero = _ZERO[zero](
                 self.stages, make_optimizer, self.groups["data"], master_dtype=master_dtype
             )
-            self.optimizer = self.zero.optimizer
         else:
-            self.zero = None
+            if self.experts:
+                equal_start(self.stages, self.experts)
             trainable = [p for p in self.pipeline.parameters() if p.requires_grad]
             self.optimizer = make_optimizer([{"params": trainable}])
+        self.stepping: Any = self.zero or self.optimizer
 
     def train_step(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """One step on a batch (B, T), whole on every rank; returns its mean loss, on every rank.
 
         Each replica takes its B / data rows, in m microbatches.
         """
-        stepping = self.optimizer if self.zero is None else self.zero
-        stepping.zero_grad()
+        self.stepping.zero_grad()
         loss = self.pipeline.train_step(*self.part_of(tokens, targets))
-        stepping.step()
+        if self.experts and self.zero is None:
+            average_gradients(self.stages, self.experts)
+        self.stepping.step()
         return self._tell_loss(loss)
+
+    @property
+    def zeros(self) -> list[Zero1 | Zero2 | Zero3]:
+        """The trainings by ZeRO, of which each has its own group: none, one, or one for experts."""
+        if isinstance(self.zero, ExpertZero):
+            return [self.zero.dense, self.zero.experts]
+        return [] if self.zero is None else [self.zero]
+
+    def _parallel(self, model: WholeGPT) -> TensorParallelGPT:
+        """The parts of the model over the tensor axis, and of its experts over the expert axis."""
+        self.experts = None
+        if not any(is_mixture(block.mlp) for block in model.blocks):
+            return TensorParallelGPT.from_model(model, self.groups["tensor"])
+        self.experts = ExpertGroups.open(self.mesh, self.groups)
+        return ExpertParallelGPT.from_model(model, self.experts)
 
     def part_of(self, *batch: torch.Tensor) -> list[torch.Tensor]:
         """The rows of this replica."""

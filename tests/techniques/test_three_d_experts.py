@@ -1,0 +1,140 @@
+"""Experts on a mesh with all its axes: one process, and the state of any other mesh."""
+
+import pytest
+import torch
+
+from course_lib.models import batches, tiny_gpt, tiny_mixture_gpt, train
+from course_lib.ranks import collect
+from course_lib.techniques.checkpoints.three_d_state import load_whole_state, whole_state
+from course_lib.techniques.mesh import Mesh
+from course_lib.techniques.schedules import one_f_one_b, zb_h1
+from course_lib.techniques.three_d import ThreeD, check
+
+STEPS, BATCH, MICROBATCHES = 3, 16, 2
+EXACT = 1e-9
+
+
+def model_of(**options):
+    mixture = {"experts": 4, "shared": 8, "balance": 0.02, "gate": "sigmoid"} | options
+    model = tiny_mixture_gpt(layers=2, hidden=16, heads=4, seed=0, **mixture).double()
+    for number, block in enumerate(model.blocks):  # a bias that a checkpoint has to carry
+        block.mlp.router.bias[number] = 0.01
+    return model
+
+
+def adam(groups):
+    return torch.optim.AdamW(groups, lr=1e-2)
+
+
+def loss_of(mesh):
+    """The mean over microbatches: tokens that are balanced together are those of one."""
+
+    def loss(model, *batch):
+        parts = [tensor.chunk(mesh.data) for tensor in batch]
+        cut = [[part.chunk(MICROBATCHES) for part in replicas] for replicas in parts]
+        micro = [
+            [torch.cat([replica[m] for replica in tensor]) for tensor in cut]
+            for m in range(MICROBATCHES)
+        ]
+        return torch.stack([model.loss(*both) for both in micro]).mean()
+
+    return loss
+
+
+def reference(mesh):
+    torch.set_num_threads(1)
+    model = model_of()
+    train(model, batches(STEPS, BATCH), adam, loss_of(mesh))
+    return model.state_dict()
+
+
+def trained(mesh, schedules, options):
+    """For each set of options the whole state of this rank's stages, at the end."""
+    found = []
+    for make, option in zip(schedules, options, strict=True):
+        training = ThreeD(model_of(), mesh, make(mesh.pipeline, MICROBATCHES), adam, **option)
+        for batch in batches(STEPS, BATCH):
+            training.train_step(*batch)
+        found.append(whole_state(training))
+    return found
+
+
+CASES = [
+    (Mesh(data=2, expert=2, tensor=2), [one_f_one_b] * 3, [{"zero": zero} for zero in (0, 1, 2)]),
+    (
+        Mesh(pipeline=2, data=2, expert=2),
+        [one_f_one_b, one_f_one_b, zb_h1],
+        [{"zero": 0, "recompute": True}, {"zero": 2}, {"zero": 1}],
+    ),
+    (Mesh(data=4, expert=2), [one_f_one_b, one_f_one_b], [{"zero": 0}, {"zero": 1}]),
+]
+
+
+@pytest.mark.parametrize(("mesh", "schedules", "options"), CASES, ids=[str(c[0]) for c in CASES])
+def test_experts_compose_with_every_axis(mesh, schedules, options):
+    wanted = reference(mesh)
+    ranks = collect(trained, 4, (mesh, schedules, options), observe=False, timeout=100)
+    for number, option in enumerate(options):
+        whole = {key: value for found in ranks for key, value in found[number].items()}
+        assert {key[6:] for key in whole if key.startswith("model/")} == set(wanted)
+        for found in ranks:
+            for key, value in found[number].items():
+                torch.testing.assert_close(value, whole[key], rtol=0, atol=EXACT)
+        for name, value in wanted.items():
+            torch.testing.assert_close(
+                whole[f"model/{name}"],
+                value,
+                rtol=0,
+                atol=EXACT,
+                msg=lambda m, o=option: f"{o} {m}",
+            )
+
+
+def test_a_state_goes_from_mesh_to_mesh_with_its_experts():
+    """Three meshes train two steps each, one after the other, as one process does all six."""
+
+    def half(mesh, options, some, state):
+        training = ThreeD(model_of(balance=0), mesh, one_f_one_b(mesh.pipeline, 2), adam, **options)
+        if state:
+            load_whole_state(training, state)
+        for batch in some:
+            training.train_step(*batch)
+        return whole_state(training)
+
+    plans = [
+        (Mesh(data=2, expert=2), {"zero": 1}),
+        (Mesh(data=4, expert=4), {"zero": 0}),
+        (Mesh(data=1, tensor=2), {"zero": 2}),
+    ]
+    given = list(batches(6, BATCH))
+    model = model_of(balance=0)
+    model.blocks[0].mlp.router.bias[3] = 0.25  # not what the others start with
+    state = {f"model/{name}": value.clone() for name, value in model.state_dict().items()}
+    history = train(model, given, adam)
+    for number, (mesh, options) in enumerate(plans):
+        some = given[2 * number :][:2]
+        ranks = collect(half, mesh.world_size, (mesh, options, some, state), timeout=60)
+        state = {key: value for part in ranks for key, value in part.items()}
+    for name, value in history.parameters[-1].items():
+        torch.testing.assert_close(state[f"model/{name}"], value, rtol=0, atol=EXACT)
+        assert state[f"scalar/{name}/step"] == 6
+    assert state["model/blocks.0.mlp.router.bias"][3] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("options", "mesh", "zero", "says"),
+    [
+        ({"experts": 6}, Mesh(data=4, expert=4), 0, "6 experts do not divide over the 4 ranks"),
+        ({"inner": 9}, Mesh(tensor=2), 0, "experts 9 wide do not divide over 2 ranks"),
+        ({"top_k": 5}, Mesh(), 0, "choose 5 of 4 experts"),
+        ({}, Mesh(data=2, expert=2), 3, "experts have another: take zero=2"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options, mesh, zero, says):
+    with pytest.raises(ValueError, match=says):
+        check(model_of(**options), mesh, one_f_one_b(1, 1), zero)
+
+
+def test_a_model_without_experts_cannot_share_them():
+    with pytest.raises(ValueError, match="2 ranks are to share the experts of a model that has no"):
+        check(tiny_gpt(), Mesh(data=2, expert=2), one_f_one_b(1, 1))
