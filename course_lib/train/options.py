@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import torch
 
-from course_lib.models import TinyGPT, tiny_gpt
+from course_lib.models import TinyGPT, tiny_gpt, tiny_mixture_gpt
 from course_lib.techniques import three_d
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.schedules import BY_NAME, Schedule
@@ -33,7 +33,13 @@ class Options(argparse.Namespace):
     def model(self) -> TinyGPT:
         """The model as one process has it, with the same weights on every rank."""
         shape = {"layers": self.layers, "hidden": self.hidden, "heads": self.heads}
-        return tiny_gpt(**shape, tied=self.tied, seed=self.seed).to(PRECISIONS[self.precision])
+        shape |= {"tied": self.tied, "seed": self.seed}
+        if self.experts is None:
+            model = tiny_gpt(**shape)
+        else:
+            mixture = {"experts": self.experts, "top_k": self.top_k, "balance": self.balance}
+            model = tiny_mixture_gpt(**shape, **mixture)
+        return model.to(PRECISIONS[self.precision])
 
     def mesh(self, world_size: int) -> Mesh:
         """The mesh over that many ranks; the data axis takes what the others leave, if not set."""
@@ -47,6 +53,7 @@ class Options(argparse.Namespace):
             pipeline=self.pipeline,
             data=rest if self.data is None else self.data,
             tensor=self.tensor,
+            expert=self.expert_parallel,
         )
         mesh.check_world_size(world_size)
         return mesh
@@ -92,6 +99,12 @@ def _parser() -> argparse.ArgumentParser:
     mesh.add_argument("--pipeline", type=_positive, default=1, help="stages' ranks")
     mesh.add_argument("--tensor", type=_positive, default=1, help="ranks that share each layer")
     mesh.add_argument("--data", type=_positive, help="replicas; all ranks that are left if not set")
+    mesh.add_argument(
+        "--expert-parallel",
+        type=_positive,
+        default=1,
+        help="ranks of the data axis that share the experts; adds no ranks",
+    )
     mesh.add_argument("--zero", type=int, choices=(0, 1, 2, 3), default=0, help="ZeRO stage")
 
     pipeline = parser.add_argument_group("pipeline and memory")
@@ -107,6 +120,9 @@ def _parser() -> argparse.ArgumentParser:
     model.add_argument("--layers", type=_positive, default=2, help="blocks")
     model.add_argument("--hidden", type=_positive, default=64, help="hidden size")
     model.add_argument("--heads", type=_positive, default=4, help="attention heads")
+    model.add_argument("--experts", type=_positive, help="in place of each MLP; none if not set")
+    model.add_argument("--top-k", type=_positive, default=2, help="experts of each token")
+    model.add_argument("--balance", type=float, default=0.01, help="load-balancing loss's weight")
     model.add_argument("--tied", action="store_true", help="one matrix for input and output")
     model.add_argument("--batch", type=_positive, default=128, help="samples, over all replicas")
     model.add_argument("--steps", type=_positive, default=300, help="batches in all")

@@ -5,7 +5,8 @@ import torch
 
 from course_lib.models import batches, tiny_gpt, tiny_mixture_gpt, train
 from course_lib.ranks import collect
-from course_lib.techniques.checkpoints.three_d_state import load_whole_state, whole_state
+from course_lib.techniques.checkpoints import by_step
+from course_lib.techniques.checkpoints.three_d_state import whole_state
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.schedules import one_f_one_b, zb_h1
 from course_lib.techniques.three_d import ThreeD, check
@@ -90,35 +91,36 @@ def test_experts_compose_with_every_axis(mesh, schedules, options):
             )
 
 
-def test_a_state_goes_from_mesh_to_mesh_with_its_experts():
+def test_a_checkpoint_is_resumed_on_any_other_mesh(tmp_path):
     """Three meshes train two steps each, one after the other, as one process does all six."""
 
-    def half(mesh, options, some, state):
-        training = ThreeD(model_of(balance=0), mesh, one_f_one_b(mesh.pipeline, 2), adam, **options)
-        if state:
-            load_whole_state(training, state)
+    def saved(mesh, options, some, step):
+        training = ThreeD(model_of(), mesh, one_f_one_b(1, 1), adam, **options)
+        done = by_step.resume(training, tmp_path)
         for batch in some:
             training.train_step(*batch)
-        return whole_state(training)
+        by_step.save(training, tmp_path, step)
+        return done, whole_state(training)
 
-    plans = [
-        (Mesh(data=2, expert=2), {"zero": 1}),
-        (Mesh(data=4, expert=4), {"zero": 0}),
-        (Mesh(data=1, tensor=2), {"zero": 2}),
-    ]
     given = list(batches(6, BATCH))
-    model = model_of(balance=0)
-    model.blocks[0].mlp.router.bias[3] = 0.25  # not what the others start with
-    state = {f"model/{name}": value.clone() for name, value in model.state_dict().items()}
+    model = model_of()
     history = train(model, given, adam)
+    plans = [
+        (Mesh(data=2, expert=2), {"zero": 2}),
+        (Mesh(tensor=2), {"zero": 0}),
+        (Mesh(data=4, expert=4), {"zero": 1}),
+    ]
     for number, (mesh, options) in enumerate(plans):
         some = given[2 * number :][:2]
-        ranks = collect(half, mesh.world_size, (mesh, options, some, state), timeout=60)
-        state = {key: value for part in ranks for key, value in part.items()}
-    for name, value in history.parameters[-1].items():
-        torch.testing.assert_close(state[f"model/{name}"], value, rtol=0, atol=EXACT)
-        assert state[f"scalar/{name}/step"] == 6
-    assert state["model/blocks.0.mlp.router.bias"][3] == 0.25
+        ranks = collect(saved, mesh.world_size, (mesh, options, some, 2 * number + 2), timeout=60)
+        assert {done for done, _ in ranks} == {2 * number}
+    for _, state in ranks:
+        for name, value in history.parameters[-1].items():
+            torch.testing.assert_close(state[f"model/{name}"], value, rtol=0, atol=EXACT)
+        for number in range(2):
+            bias = state[f"model/blocks.{number}.mlp.router.bias"]
+            assert bias.tolist() == [0.01 * (expert == number) for expert in range(4)]
+            assert state[f"scalar/blocks.{number}.mlp.experts.up/step"] == 6
 
 
 @pytest.mark.parametrize(

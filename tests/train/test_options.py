@@ -16,6 +16,10 @@ from course_lib.train.options import parse
         (2, "--schedule zb-h1 --zero 2 --pipeline 2", "zero-bubble"),
         (1, "--precision bf16", "zero=1"),
         (1, "--layers 0", "at least 1"),
+        (4, "--experts 6 --expert-parallel 4", "6 experts do not divide over the 4 ranks"),
+        (6, "--experts 8 --expert-parallel 4", "6 ranks of the data axis do not divide"),
+        (2, "--expert-parallel 2", "the experts of a model that has none"),
+        (1, "--experts 2 --top-k 3", "a token cannot choose 3 of 2 experts"),
     ],
 )
 def test_a_bad_combination_ends_with_its_numbers(ranks, line, says, monkeypatch, capsys):
