@@ -25,7 +25,8 @@ from .pipeline import simulate
 from .planner import plan
 from .plans import Plan, Plans
 from .replaying import replay
-from .software import DEEPSPEED_2021, MEGATRON_2021, MEGATRON_2022, MODERN, Software
+from .software import Software
+from .training_programs import DEEPSPEED_2021, MEGATRON_2021, MEGATRON_2022, MODERN
 from .transformer import Transformer, training_days
 
 __all__ = [

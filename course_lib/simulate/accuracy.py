@@ -12,7 +12,8 @@ from course_lib.text import table
 
 from .plans import Plan
 from .published import MEGATRON_TABLE_1, RUNS, Run
-from .software import MEGATRON_2021, Software
+from .software import Software
+from .training_programs import MEGATRON_2021
 
 
 @dataclass(frozen=True)

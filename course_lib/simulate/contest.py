@@ -29,7 +29,8 @@ from .models import MODELS
 from .planner import plan
 from .plans import Plan
 from .published import RUNS, Run
-from .software import MODERN, Software
+from .software import Software
+from .training_programs import MODERN
 from .transformer import Transformer
 
 Price = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], tuple[float, float]]

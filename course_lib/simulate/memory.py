@@ -84,7 +84,8 @@ def layer_activation_bytes(
 
     Of sbh(34 + 5as/h), tensor parallelism divides all but 10 sbh by t (layer norms, dropouts and
     the inputs of the two blocks), sequence parallelism those too. Selective recomputation drops
-    the attention matrices, 5as/h; full recomputation keeps only the layer's input.
+    the attention matrices, 5as/h; full recomputation keeps only the layer's input. Of the 34, 16
+    are inside of the MLP: a `Mixture` has its experts in place of them.
     """
     if tensor_parallel < 1 or micro_batch < 1:
         raise ValueError(
@@ -93,17 +94,18 @@ def layer_activation_bytes(
     if sequence_parallel and tensor_parallel == 1:
         raise ValueError("sequence parallelism splits over the tensor-parallel ranks; there is 1")
     t = tensor_parallel
-    sbh = model.seq * micro_batch * model.hidden
-    attention = 5 * model.heads * model.seq / model.hidden
+    tokens = model.seq * micro_batch
+    attention = 5 * model.heads * model.seq
     if recompute == "full":
-        return 2 * sbh
+        return 2 * tokens * model.hidden
     if recompute == "selective":
         attention = 0
     elif recompute != "none":
         raise ValueError(f"recompute = {recompute!r} is none of 'none', 'selective', 'full'")
+    split = 8 * model.hidden + model.mlp_saved + attention
     if sequence_parallel:
-        return sbh * (34 + attention) / t
-    return sbh * (10 + (24 + attention) / t)
+        return tokens * (10 * model.hidden + split) / t
+    return tokens * (10 * model.hidden + split / t)
 
 
 def activation_bytes(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from course_lib.techniques.mesh import Mesh
 
 from .memory import Recompute, StateBytes, model_state_bytes
+from .mesh_stages import Held, expert_replicas, replicas
 from .software import Software
 from .transformer import Transformer
 
@@ -59,13 +60,16 @@ def saved_by_stage(
     """Activations in bytes of those stages that can hold most: the first two and the last.
 
     Besides what layers save for their backward: with full recomputation one layer's worth of it
-    again; on the last stage its output, normalised, and the logits in fp32, 4 sbh (1 + V/h) / t.
+    again; keys and values from other ranks, of one layer, where a sequence is cut; on the last
+    stage its output, normalised, and the logits in fp32, 4 sbh (1 + V/h) / t.
     """
-    layer = software.saved_bytes(model, micro_batch, mesh.tensor, recompute)
+    layer = software.saved_bytes(model, micro_batch, mesh.tensor, recompute) / mesh.context
     working = 0.0
     if recompute == "full":
-        working = software.saved_bytes(model, micro_batch, mesh.tensor, "none")
-    tokens = micro_batch * model.seq
+        working = software.saved_bytes(model, micro_batch, mesh.tensor, "none") / mesh.context
+    if mesh.context > 1:
+        working += _foreign_keys(model, software, mesh, micro_batch)
+    tokens = micro_batch * model.seq / mesh.context
     saved = {}
     for stage in {0, min(1, mesh.pipeline - 1), mesh.pipeline - 1}:
         flying = in_flight(stage, mesh.pipeline, chunks, microbatches)
@@ -74,10 +78,16 @@ def saved_by_stage(
     return saved
 
 
-def footprint(
-    parameters: float, mesh: Mesh, zero: int, states: StateBytes, gathered: float
-) -> Footprint:
-    """A device of a stage with `parameters`, before there are activations.
+def _foreign_keys(model: Transformer, software: Software, mesh: Mesh, micro_batch: int) -> float:
+    """Bytes of keys and values: a part at work and one that arrives, or those of all ranks."""
+    whole = 4 * micro_batch * model.seq * model.kv_width / mesh.tensor
+    return 2 * whole / mesh.context if software.ring_attention else whole
+
+
+def footprint(held: Held, mesh: Mesh, zero: int, states: StateBytes, gathered: float) -> Footprint:
+    """A device of a stage that holds so many parameters, before there are activations.
+
+    Each kind is sharded over the ranks that hold the same: experts over fewer than the rest.
 
     gathered: parameters that travel at once, as of a layer. From stage 2 on their gradients, at
     stage 3 they themselves, exist whole while they are at work, and as many more so that
@@ -88,11 +98,13 @@ def footprint(
         StateBytes(0, states.gradient, 0),
         StateBytes(0, 0, states.optimizer),
     )
-    held, gradients, optimizer = (
-        model_state_bytes(parameters, mesh.data, zero, part) for part in sizes
+    parameters, gradients, optimizer = (
+        model_state_bytes(held.dense, replicas(mesh), zero, part)
+        + model_state_bytes(held.experts, expert_replicas(mesh), zero, part)
+        for part in sizes
     )
-    if mesh.data > 1 and zero == 3:
-        held += 2 * states.parameter * gathered
-    if mesh.data > 1 and zero >= 2:
+    if replicas(mesh) > 1 and zero == 3:
+        parameters += 2 * states.parameter * gathered
+    if replicas(mesh) > 1 and zero >= 2:
         gradients += 2 * states.gradient * gathered
-    return Footprint(held, gradients, optimizer, activations=0.0)
+    return Footprint(parameters, gradients, optimizer, activations=0.0)

@@ -1,8 +1,37 @@
 """The layers and the parameters that a stage of a mesh gets."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+from course_lib.techniques.mesh import Mesh
 
 from .transformer import Transformer
+
+
+@dataclass(frozen=True)
+class Held:
+    """Parameters of a device before any ZeRO: `experts` in its experts, `dense` all others."""
+
+    dense: float
+    experts: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.dense + self.experts
+
+    def shard(self, mesh: Mesh) -> float:
+        """What is left of them where all ranks that hold the same share them."""
+        return self.dense / replicas(mesh) + self.experts / expert_replicas(mesh)
+
+
+def replicas(mesh: Mesh) -> int:
+    """Ranks with the same parameters: those of the data and of the context axis."""
+    return mesh.data * mesh.context
+
+
+def expert_replicas(mesh: Mesh) -> int:
+    """Ranks with the same experts."""
+    return replicas(mesh) // mesh.expert
 
 
 def stage_layers(layers: int, stages: int) -> list[int] | None:
@@ -18,11 +47,14 @@ def stage_layers(layers: int, stages: int) -> list[int] | None:
     return None
 
 
-def stage_parameters(model: Transformer, layers: Sequence[int], tensor: int) -> list[float]:
-    """Parameters of a device of each stage; the output layer has its own copy of the embedding."""
-    layer = 12 * model.hidden**2 + 13 * model.hidden
-    held = [count * layer for count in layers]
-    held[0] += (model.vocab + model.seq) * model.hidden
+def stage_parameters(model: Transformer, layers: Sequence[int], mesh: Mesh) -> list[Held]:
+    """Of a device of each stage; the output layer has its own copy of the embedding."""
+    dense = [float(count * model.dense_parameters) for count in layers]
+    dense[0] += (model.vocab + model.seq) * model.hidden
     if len(layers) > 1:
-        held[-1] += model.vocab * model.hidden
-    return [parameters / tensor for parameters in held]
+        dense[-1] += model.vocab * model.hidden
+    experts = model.expert_parameters / mesh.tensor / mesh.expert
+    return [
+        Held(parameters / mesh.tensor, count * experts)
+        for parameters, count in zip(dense, layers, strict=True)
+    ]

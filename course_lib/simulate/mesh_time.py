@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
+from .layer_traffic import LayerTraffic
 from .memory import Recompute, StateBytes
-from .mesh_traffic import Replicas, ring_seconds, send_seconds
+from .mesh_stages import Held
+from .mesh_traffic import Replicas, send_seconds
 from .software import Software
 from .transformer import Transformer
 
@@ -19,12 +21,15 @@ from .transformer import Transformer
 class StepTime:
     """Seconds of a training step. `bubble` is all waiting for other stages, uneven ones included.
 
-    tensor, pipeline, data: communication that no computation hides. update: the optimizer.
+    tensor, context, expert, pipeline, data: communication that no computation hides.
+    update: the adding up of gradients, and the optimizer.
     """
 
     compute: float
     bubble: float
     tensor: float
+    context: float
+    expert: float
     pipeline: float
     data: float
     update: float
@@ -32,7 +37,7 @@ class StepTime:
     @property
     def total(self) -> float:
         """The step."""
-        waits = self.bubble + self.tensor + self.pipeline + self.data
+        waits = self.bubble + self.tensor + self.context + self.expert + self.pipeline + self.data
         return self.compute + waits + self.update
 
 
@@ -46,33 +51,35 @@ class StageTimes:
         software: Software,
         mesh: Mesh,
         layers: Sequence[int],
-        parameters: float,
+        held: Held,
         micro_batch: int,
         recompute: Recompute,
     ) -> None:
-        """layers: of each stage. parameters: most of any device. micro_batch: sequences."""
-        self.cluster, self.mesh, self.overlap = cluster, mesh, software.overlap
-        self.parameters = parameters
-        self.message = 2 * micro_batch * model.seq * model.hidden  # activations, 16 bits
-        layer = software.layer_seconds(model, cluster.device, micro_batch, mesh.tensor, recompute)
-        logits = software.logits_seconds(model, cluster.device, micro_batch, mesh.tensor)
-        ring = ring_seconds(cluster, mesh.tensor, 1, self.message, software.rings)
-        talk = software.reduces(recompute) * 2 * ring  # an all-reduce is two rings
-        self.compute = model.layers * layer + logits  # of all stages together
-        self.talk = model.layers * talk
+        """layers: of each stage. held: by the device that holds most. micro_batch: sequences."""
+        self.cluster, self.mesh, self.software, self.held = cluster, mesh, software, held
+        device, c = cluster.device, mesh.context
+        self.message = 2 * micro_batch * model.seq * model.hidden / c  # activations, 16 bits
+        layer = software.layer_seconds(model, device, micro_batch, mesh.tensor, recompute) / c
+        logits = software.logits_seconds(model, device, micro_batch, mesh.tensor) / c
+        traffic = LayerTraffic(model, cluster, software, mesh, micro_batch, recompute)
+        self.tensor = model.layers * traffic.tensor()  # of all stages together, as those below
+        self.context = model.layers * traffic.context()
+        self.expert = model.layers * traffic.expert()
+        self.compute = model.layers * layer + logits
+        talk = traffic.tensor() + traffic.context() + traffic.expert()
         self.slowest = max(max(layers) * (layer + talk), layers[-1] * (layer + talk) + logits)
-        hides = self.slowest if self.overlap else 0.0
         forward = 1 / 4 if recompute == "full" else 1 / 3
+        gradients = self.slowest if software.hides_gradients(mesh.pipeline) else 0.0
         self.replicas = Replicas(
             cluster,
             mesh,
-            parameters,
+            held,
             max(layers),
             software.rings,
             software.messages,
-            software.gathers(12 * model.hidden**2 / mesh.tensor, recompute),
-            forward * hides,
-            (1 - forward) * hides,
+            software.gathers(model.dense_parameters / mesh.tensor, recompute),
+            forward * (self.slowest if software.overlap else 0.0),
+            (1 - forward) * gradients,
         )
 
     def step(self, microbatches: int, chunks: int, zero: int, states: StateBytes) -> StepTime:
@@ -82,21 +89,28 @@ class StageTimes:
         one microbatch does through the other stages, a v-th of that with v chunks.
         """
         p, m = self.mesh.pipeline, microbatches
-        through = self.compute + self.talk
+        through = self.compute + self.tensor + self.context + self.expert
         bubble = m * (self.slowest - through / p) + (through - self.slowest) / chunks
-        # Reads and writes all states once
-        update = 2 * states.total * self.parameters / self.cluster.device.memory_bandwidth
         return StepTime(
             compute=m * self.compute / p,
             bubble=bubble,
-            tensor=m * self.talk / p,
+            tensor=m * self.tensor / p,
+            context=m * self.context / p,
+            expert=m * self.expert / p,
             pipeline=self._sends(m, chunks) if p > 1 else 0.0,
             data=self.replicas.seconds(zero, states, m),
-            update=update / (self.mesh.data if zero else 1),
+            update=self._update(m, zero, states),
         )
 
     def _sends(self, m: int, chunks: int) -> float:
         """Each microbatch, chunk and direction is a send; only filling the pipeline cannot hide."""
-        send = send_seconds(self.cluster, self.mesh, self.message)
-        hides = self.slowest / (2 * chunks) if self.overlap else 0.0
+        send = send_seconds(self.cluster, self.mesh, self.message, self.software.sends)
+        hides = self.slowest / (2 * chunks) if self.software.overlap else 0.0
         return 2 * m * chunks * max(0.0, send - hides) + 2 * (self.mesh.pipeline - 1) * send
+
+    def _update(self, m: int, zero: int, states: StateBytes) -> float:
+        """Moves bytes only: gradients of m microbatches are summed, then all states rewritten."""
+        whole, shard = self.held.total, self.held.shard(self.mesh)
+        added = (m - 1) * self.software.added_bytes(states) * (shard if zero >= 2 else whole)
+        rewritten = 2 * states.total * (shard if zero else whole)
+        return (added + rewritten) / self.cluster.device.memory_bandwidth

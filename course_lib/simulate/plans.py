@@ -1,5 +1,6 @@
 """What the planner answers: ways to train that fit, in order of time, and why others do not."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from course_lib.techniques.mesh import Mesh
@@ -13,10 +14,8 @@ from .software import Software
 from .transformer import Transformer
 
 GB = 10**9
-_HEAD = (
-    *("data", "tensor", "pipeline", "schedule", "ZeRO", "recompute", "microbatch", "GB"),
-    *("step, s", "compute", "bubble", "tensor", "pipe", "data", "update", "TFLOP/s"),
-)
+_CHOICES = ("schedule", "ZeRO", "recompute", "microbatch", "GB", "step, s")
+_SHORT = {"pipeline": "pipe"}
 
 
 @dataclass(frozen=True)
@@ -61,19 +60,17 @@ class Plan:
         steps = tokens / (self.global_batch * self.model.seq)
         return steps * self.step.total / 86400
 
-    def cells(self) -> tuple[str, ...]:
+    def cells(self, axes: Sequence[str], parts: Sequence[str]) -> tuple[str, ...]:
         """The plan as a row of the table of `Plans.text`."""
-        mesh, step = self.mesh, self.step
-        parts = (step.compute, step.bubble, step.tensor, step.pipeline, step.data, step.update)
         return (
-            *(str(size) for size in (mesh.data, mesh.tensor, mesh.pipeline)),
+            *(str(getattr(self.mesh, axis)) for axis in axes),
             self.schedule,
             str(self.zero),
             self.recompute,
             str(self.micro_batch),
             f"{self.memory.total / GB:.1f}",
-            f"{step.total:.3g}",
-            *(f"{part / step.total:.0%}" for part in parts),
+            f"{self.step.total:.3g}",
+            *(f"{getattr(self.step, part) / self.step.total:.0%}" for part in parts),
             f"{self.flops_per_second / 1e12:.0f}",
         )
 
@@ -131,8 +128,7 @@ class Plans:
             f" {self.software.name}"
         ]
         if self.ranked:
-            shown = [self.of(mesh).cells() for mesh in self.meshes[:rows]]
-            lines += ["", table([_HEAD, *shown], left=0)]
+            lines += ["", self._table([self.of(mesh) for mesh in self.meshes[:rows]])]
             lines.append("(the fastest plan of each mesh; shares of the step, exposed only)")
         else:
             lines.append(self._nothing())
@@ -148,9 +144,22 @@ class Plans:
 
     __repr__ = __str__
 
+    def _table(self, shown: Sequence[Plan]) -> str:
+        """The axes that few models need have a column only where they are used."""
+        extra = [axis for axis in ("context", "expert") if any(_size(p, axis) > 1 for p in shown)]
+        axes = ("data", "tensor", "pipeline", *extra)
+        parts = ("compute", "bubble", "tensor", *extra, "pipeline", "data", "update")
+        head = (*axes, *_CHOICES, *(_SHORT.get(part, part) for part in parts), "TFLOP/s")
+        return table([head, *(plan.cells(axes, parts) for plan in shown)], left=0)
+
     @property
     def _devices(self) -> int:
         return self.cluster.size
 
     def _nothing(self) -> str:
         return "no plan fits. " + " ".join(self.remedies)
+
+
+def _size(plan: Plan, axis: str) -> int:
+    size: int = getattr(plan.mesh, axis)
+    return size

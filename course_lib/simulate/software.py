@@ -8,19 +8,20 @@ less efficient than large ones.
 
 Both numbers are fitted to the ten rows of Megatron-LM's Table 1 (`accuracy.fit`, rounded), and not
 changed for any other program or machine. Everything else is what the programs do, as told at each
-of them. What of that matters was learned from the published runs too, above all the six of ZeRO-3;
-`accuracy.error_table` shows how far off the planner is for the rows that set no number.
+of them in `training_programs.py`. What of that matters was learned from the published runs too,
+above all the six of ZeRO-3; `accuracy.error_table` shows how far off the planner is for the rows
+that set no number.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .hardware import Device
-from .memory import Recompute, layer_activation_bytes
+from .memory import Recompute, StateBytes, layer_activation_bytes
 from .transformer import Transformer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Software:
     """How efficient a training program is, and what it knows how to do.
 
@@ -30,12 +31,21 @@ class Software:
                        while the device computes. Gradients that are reduced with each microbatch
                        do not: the gathers of the next layer are in their way. (An assumption; if
                        they did, FSDP on H100s would come out too fast by up to a quarter)
+    overlap_alone      without a pipeline, gradients move behind the last backward all the same
+    ring_attention     keys and values of other ranks move while attention computes on those that
+                       are there; otherwise they are gathered first, and nothing hides that
     rings              that a collective over whole nodes makes; each leaves a node by one adapter
     messages           collectives that a layer's parameters travel in
+    sends              share of an adapter's bandwidth that messages between stages reach
+    interleaves_from   stages from which on a schedule can be interleaved
     stops_early        a recomputed forward ends before the layer's last product, whose result no
                        backward needs
     keeps              parameters of the largest layer that stays gathered from its recomputed
                        forward to its backward; a larger one is gathered once more
+    converts           gradients are written out in the precision in which they are added up before
+                       they are, rather than while
+    attention          share of a device's peak that its fused attention reaches, where that is not
+                       the device's own
     """
 
     name: str
@@ -44,17 +54,25 @@ class Software:
     fused_attention: bool
     sequence_parallel: bool
     overlap: bool
+    overlap_alone: bool = False
+    ring_attention: bool = True
     rings: int = 8
     messages: int = 1
+    sends: float = 1.0
+    interleaves_from: int = 2
     stops_early: bool = False
     keeps: float = math.inf
+    converts: bool = False
+    attention: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.matrix <= 1:
-            raise ValueError(f"{self.name}: matrix = {self.matrix} is a share, 0 to 1")
+        for field in ("matrix", "sends", "attention"):
+            share = getattr(self, field)
+            if share is not None and not 0 < share <= 1:
+                raise ValueError(f"{self.name}: {field} = {share} is a share, 0 to 1")
         if not self.passes >= 0:
             raise ValueError(f"{self.name}: passes = {self.passes}, at least 0")
-        for field in ("rings", "messages"):
+        for field in ("rings", "messages", "interleaves_from"):
             if getattr(self, field) < 1:
                 raise ValueError(f"{self.name}: {field} = {getattr(self, field)}, at least 1")
 
@@ -67,6 +85,10 @@ class Software:
         """Whether layers of `tensor` ranks run sequence parallel."""
         return self.sequence_parallel and tensor > 1
 
+    def hides_gradients(self, stages: int) -> bool:
+        """Whether gradients that are reduced once a step move behind the last backward."""
+        return self.overlap or (self.overlap_alone and stages == 1)
+
     def gathers(self, layer: float, recompute: Recompute) -> int:
         """How often stage 3 gathers a layer of so many parameters with each microbatch."""
         return 3 if recompute == "full" and layer > self.keeps else 2
@@ -76,6 +98,15 @@ class Software:
         if recompute != "full":
             return 4
         return 5 if self.stops_early else 6
+
+    def added_bytes(self, states: StateBytes) -> float:
+        """What adding a microbatch's gradients to the sum moves of a parameter, in bytes.
+
+        The new gradient, 16 bits, is read, and the sum is read and written. A converted copy is
+        written and read besides.
+        """
+        sums = 4 if self.converts else 2
+        return 2 + sums * states.gradient
 
     def saved_bytes(
         self, model: Transformer, micro_batch: int, tensor: int, recompute: Recompute
@@ -96,9 +127,8 @@ class Software:
     ) -> float:
         """A layer's forward and backward of one microbatch, without communication."""
         tokens = micro_batch * model.seq
-        linear = 24 * tokens * model.hidden**2 / tensor
-        scores = 4 * tokens * model.seq * model.hidden / tensor  # QK^T and its product with V
-        attention = self._attention(device, scores)
+        linear = 2 * tokens * model.passed / tensor
+        attention = self.attention_seconds(model, device, micro_batch, tensor)
         moved = self.saved_bytes(model, micro_batch, tensor, "none")
         forward = self._products(device, linear) + attention + self._moves(device, moved)
         if recompute == "full":
@@ -108,6 +138,18 @@ class Software:
             dropped = moved - self.saved_bytes(model, micro_batch, tensor, "selective")
             return 3 * forward + attention + self._moves(device, dropped)
         return 3 * forward
+
+    def attention_seconds(
+        self, model: Transformer, device: Device, micro_batch: int, tensor: int
+    ) -> float:
+        """QK^T and its product with V, in the forward: 4 s^2 h operations, none left out by a mask.
+
+        A fused attention has a rate of its own; otherwise these are two matrix products.
+        """
+        operations = 4 * micro_batch * model.seq**2 * model.attended / tensor
+        if not self.fused_attention:
+            return self._products(device, operations)
+        return operations / device.half_flops / (self.attention or device.attention_share)
 
     def logits_seconds(
         self, model: Transformer, device: Device, micro_batch: int, tensor: int
@@ -121,48 +163,5 @@ class Software:
     def _products(self, device: Device, operations: float) -> float:
         return operations / (self.matrix * device.matmul_flops)
 
-    def _attention(self, device: Device, operations: float) -> float:
-        """A fused attention has a rate of its own; otherwise it is two matrix products."""
-        if self.fused_attention:
-            return operations / device.attention_flops
-        return self._products(device, operations)
-
     def _moves(self, device: Device, nbytes: float) -> float:
         return self.passes * nbytes / device.memory_bandwidth
-
-
-# Its collectives are taken as the ring of lesson 02, which comes to each node once: one adapter.
-MEGATRON_2021 = Software(
-    "Megatron-LM of 2021",
-    matrix=0.72,
-    passes=1.5,
-    fused_attention=False,
-    sequence_parallel=False,
-    overlap=False,
-    rings=1,
-)
-MEGATRON_2022 = replace(
-    MEGATRON_2021, name="Megatron-LM with sequence parallelism", sequence_parallel=True
-)
-# The same kernels and the same ring. By DeepSpeed's documentation and code of stage 3, parameters
-# are fetched ahead (stage3_prefetch_bucket_size), each weight matrix by itself, of which a layer
-# has four: biases are below stage3_param_persistence_threshold = 10^5 and stay. They are let go
-# unless they are used again within stage3_max_reuse_distance = 10^9 parameters.
-DEEPSPEED_2021 = replace(
-    MEGATRON_2021,
-    name="DeepSpeed of 2021 around Megatron-LM's layers",
-    overlap=True,
-    messages=4,
-    keeps=1e9,
-)
-# NCCL makes a ring for each adapter; FSDP gathers a block at a time, and recomputes it while it is
-# gathered (PyTorch's documentation of `fully_shard`); `torch.utils.checkpoint` stops early.
-MODERN = replace(
-    MEGATRON_2021,
-    name="a program of today",
-    fused_attention=True,
-    sequence_parallel=True,
-    overlap=True,
-    rings=8,
-    stops_early=True,
-)

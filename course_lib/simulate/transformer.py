@@ -10,25 +10,63 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class Transformer:
-    """A GPT by its five sizes. `heads` changes neither parameters nor operations."""
+    """A GPT by its five sizes. `heads` changes neither parameters nor operations.
+
+    kv_heads  heads of keys and values, where several query heads share one: what travels when a
+              sequence is cut over ranks. As many as `heads` unless given.
+    """
 
     layers: int
     hidden: int
     heads: int
     seq: int
     vocab: int
+    kv_heads: int | None = None
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if getattr(self, field.name) < 1:
-                raise ValueError(f"{field.name} = {getattr(self, field.name)} must be at least 1")
+        for field in fields(Transformer):
+            size = getattr(self, field.name)
+            if size is not None and size < 1:
+                raise ValueError(f"{field.name} = {size} must be at least 1")
         if self.hidden % self.heads:
             raise ValueError(f"hidden = {self.hidden} does not divide over heads = {self.heads}")
+        if self.heads % (self.kv_heads or self.heads):
+            raise ValueError(f"heads = {self.heads} do not divide over kv_heads = {self.kv_heads}")
+
+    @property
+    def attended(self) -> int:
+        """Width of all heads together."""
+        return self.hidden
+
+    @property
+    def kv_width(self) -> float:
+        """Width of the keys of a token, and of its values."""
+        return self.attended * (self.kv_heads or self.heads) / self.heads
+
+    @property
+    def dense_parameters(self) -> int:
+        """Of a layer, without those of experts among which tokens choose: 12 h^2 + 13 h."""
+        return 12 * self.hidden**2 + 13 * self.hidden
+
+    @property
+    def expert_parameters(self) -> int:
+        """Of all experts of a layer together: none here (`mixture.Mixture`)."""
+        return 0
+
+    @property
+    def passed(self) -> int:
+        """Weights of a layer that a token is multiplied with: 12 h^2."""
+        return 12 * self.hidden**2
+
+    @property
+    def mlp_saved(self) -> int:
+        """Bytes that an MLP saves inside of a token: before and after GeLU, 4h wide, 16 bits."""
+        return 16 * self.hidden
 
     @property
     def parameters(self) -> int:
         """12 l h^2 (1 + 13/(12h) + (V + s)/(12 l h)), Eq. 2, with the division carried out."""
-        layer = 12 * self.hidden**2 + 13 * self.hidden
+        layer = self.dense_parameters + self.expert_parameters
         return self.layers * layer + (self.vocab + self.seq) * self.hidden
 
     def flops(self, batch: int, recompute: bool = False) -> int:
@@ -40,7 +78,7 @@ class Transformer:
         96 B s l h^2 (1 + s/(6h) + V/(16 l h)), Eq. 3.
         """
         tokens = batch * self.seq
-        layer = 24 * tokens * self.hidden**2 + 4 * tokens * self.seq * self.hidden
+        layer = 2 * tokens * self.passed + 4 * tokens * self.seq * self.attended
         logits = 2 * tokens * self.hidden * self.vocab
         return (4 if recompute else 3) * self.layers * layer + 3 * logits
 

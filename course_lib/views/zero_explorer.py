@@ -13,6 +13,7 @@ from course_lib.simulate.memory import (
     StateBytes,
     model_state_bytes,
 )
+from course_lib.simulate.models import MODELS as ALL_MODELS
 
 from .explore import Control, Explorer, explore
 from .memory_bars import memory_bars
@@ -20,7 +21,7 @@ from .units import count_text
 from .view import View
 
 YOURS = "yours"
-MODELS = {"GPT-2 1.5B": 1.5e9, "7.5B": 7.5e9, "GPT-3 175B": 175e9, "1T": 1e12}
+MODELS = ("GPT-2 1.5B", "7.5B", "GPT-3 175B", "1T")
 PRECISIONS = {
     "mixed, 2 + 2 + 12": MIXED_ADAM,
     "fp32, 4 + 4 + 8": FP32_ADAM,
@@ -44,7 +45,7 @@ def zero_memory(
                      measured in the runs `own` below the formula's bars
     Bytes are only those of parameters, gradients and optimizer: activations come on top.
     """
-    parameters = own_parameters if model == YOURS else MODELS[model]
+    parameters = own_parameters if model == YOURS else ALL_MODELS[model].parameters
     states, capacity = PRECISIONS[precision], DEVICES[device].memory
     bars = {f"ZeRO {k}": _parts(parameters, devices, k, states) for k in range(4)}
     bars["ZeRO-Offload"] = {"parameters": parameters * states.parameter}

@@ -7,6 +7,7 @@ import pytest
 from course_lib.simulate import DEEPSPEED_2021, MEGATRON_FP16, MODERN, Mesh, costs, dgx_a100
 from course_lib.simulate.cluster import Cluster
 from course_lib.simulate.hardware import A100_80GB, GB, Link
+from course_lib.simulate.mesh_stages import Held
 from course_lib.simulate.mesh_traffic import Replicas, ring_seconds, send_seconds
 
 # 8 devices per node, 4 adapters of 1 byte per second; 10 bytes per second inside
@@ -85,14 +86,15 @@ def test_tensor_parallelism_pays_for_leaving_the_node():
 
 def replicas(forward=0.0, backward=0.0, gathers=2, data=4):
     mesh = Mesh(data=data, tensor=8)
-    return Replicas(dgx_a100.with_nodes(4), mesh, 1e9, 10, 1, 1, gathers, forward, backward)
+    return Replicas(dgx_a100.with_nodes(4), mesh, Held(1e9), 10, 1, 1, gathers, forward, backward)
 
 
 def test_traffic_by_stage():
     times = [replicas().seconds(zero, MEGATRON_FP16, microbatches=3) for zero in range(4)]
     one = ring_seconds(dgx_a100.with_nodes(4), 4, 8, 2e9, 1, 10)
-    assert times == pytest.approx([2 * one, 2 * one, 4 * one, 9 * one])
-    assert replicas(gathers=3).seconds(3, MEGATRON_FP16, 3) == pytest.approx(12 * one)
+    both = one + 4 * 2e9 / A100_80GB.memory_bandwidth  # and four passes over memory
+    assert times == pytest.approx([2 * one, 2 * one, one + 3 * both, 9 * both])
+    assert replicas(gathers=3).seconds(3, MEGATRON_FP16, 3) == pytest.approx(12 * both)
     assert replicas(data=1).seconds(3, MEGATRON_FP16, 3) == 0
 
 
@@ -100,11 +102,13 @@ def test_computation_hides_all_but_what_each_microbatch_reduces():
     one = ring_seconds(dgx_a100.with_nodes(4), 4, 8, 2e9, 1, 10)
     busy = replicas(forward=100, backward=100)
     times = [busy.seconds(zero, MEGATRON_FP16, microbatches=3) for zero in range(4)]
-    assert times == pytest.approx([0, 0, 3 * one, 3 * one])
+    copies = 4 * 2e9 / A100_80GB.memory_bandwidth
+    assert times == pytest.approx([0, 0, 3 * (one + copies), 3 * (one + 3 * copies)])
     halves = replicas(forward=one / 2, backward=one / 4)
     assert halves.seconds(0, MEGATRON_FP16, 3) == pytest.approx((2 - 1 / 4) * one)
     assert halves.seconds(1, MEGATRON_FP16, 3) == pytest.approx((1 - 1 / 4 + 1 - 1 / 2) * one)
-    assert halves.seconds(3, MEGATRON_FP16, 3) == pytest.approx(3 * (1 + 2 - 3 / 4) * one)
+    ahead = (2 - 3 / 4) * one
+    assert halves.seconds(3, MEGATRON_FP16, 3) == pytest.approx(3 * (one + ahead + 3 * copies))
 
 
 def test_only_deepspeed_gathers_a_large_layer_again_and_only_to_recompute():

@@ -14,7 +14,6 @@ from course_lib.simulate import (
     MODELS,
     MODERN,
     Mesh,
-    Software,
     activation_bytes,
     dgx_a100,
     dgx_h100,
@@ -24,7 +23,7 @@ from course_lib.simulate import (
 )
 from course_lib.simulate.hardware import A100_80GB
 from course_lib.simulate.mesh_memory import footprint, in_flight, saved_by_stage
-from course_lib.simulate.mesh_stages import stage_layers, stage_parameters
+from course_lib.simulate.mesh_stages import Held, stage_layers, stage_parameters
 from course_lib.simulate.mesh_time import StageTimes, StepTime
 from course_lib.simulate.plans import Refused
 from course_lib.techniques.schedules import interleaved, one_f_one_b
@@ -133,9 +132,9 @@ def test_layers_of_stages(layers, stages, expected):
 
 
 def test_stages_have_all_parameters_and_the_last_a_copy_of_the_embedding():
-    held = stage_parameters(GPT_3, [24] * 4, 8)
-    assert sum(held) * 8 == GPT_3.parameters + GPT_3.vocab * GPT_3.hidden
-    assert stage_parameters(GPT_3, [96], 1) == [GPT_3.parameters]
+    held = stage_parameters(GPT_3, [24] * 4, Mesh(tensor=8, pipeline=4))
+    assert sum(each.dense for each in held) * 8 == GPT_3.parameters + GPT_3.vocab * GPT_3.hidden
+    assert stage_parameters(GPT_3, [96], Mesh()) == [Held(GPT_3.parameters, 0)]
 
 
 @pytest.mark.parametrize("p", [2, 4])
@@ -153,7 +152,7 @@ def test_the_bubble_is_that_of_the_simulated_schedule():
     for chunks, table in ((1, one_f_one_b(p, m)), (3, interleaved(p, m, 3))):
         one = dgx_a100.with_links(between="InfiniBand NDR")
         mesh = Mesh(data=1, tensor=1, pipeline=p)
-        stages = StageTimes(model, one, MEGATRON_2021, mesh, [6] * p, 1e9, 1, "none")
+        stages = StageTimes(model, one, MEGATRON_2021, mesh, [6] * p, Held(1e9), 1, "none")
         step = stages.step(m, chunks, 0, MEGATRON_FP16)
         played = simulate(table)
         assert step.bubble / (step.compute + step.bubble) == pytest.approx(
@@ -184,14 +183,14 @@ def test_full_recomputation_needs_room_for_one_layer_at_work():
 
 @pytest.mark.parametrize(("zero", "each"), [(0, 18), (1, 6 + 12 / 8), (2, 2 + 16 / 8), (3, 18 / 8)])
 def test_states_are_sharded_over_the_data_parallel_ranks(zero, each):
-    held = footprint(1000, Mesh(data=8, tensor=2, pipeline=1), zero, MEGATRON_BF16, gathered=0)
+    held = footprint(Held(1000), Mesh(data=8, tensor=2), zero, MEGATRON_BF16, gathered=0)
     assert held.total == held.states == pytest.approx(1000 * each)
-    alone = footprint(1000, Mesh(data=1, tensor=2, pipeline=1), zero, MEGATRON_BF16, gathered=100)
+    alone = footprint(Held(1000), Mesh(tensor=2), zero, MEGATRON_BF16, gathered=100)
     assert alone.total == 18000  # nobody to share with, nothing to gather
 
 
 def test_gathered_layers_come_on_top_at_stage_3():
-    held = footprint(1000, Mesh(data=8, tensor=1, pipeline=1), 3, MEGATRON_BF16, gathered=100)
+    held = footprint(Held(1000), Mesh(data=8, tensor=1, pipeline=1), 3, MEGATRON_BF16, gathered=100)
     assert held.parameters == 2 * 1000 / 8 + 2 * 2 * 100
     assert held.gradients == 4 * 1000 / 8 + 2 * 4 * 100
     assert held.with_activations(7).total == held.states + 7
@@ -280,8 +279,10 @@ def test_less_sharding_than_there_is_is_told():
         (lambda: plan(SMALL, dgx_a100, 8, recompute=("selective",)), "none, full, not 'selective'"),
         (lambda: plan(SMALL, dgx_a100, 8, allow=lambda m: False), "no mesh of 8 devices"),
         (lambda: Mesh(data=1, tensor=0, pipeline=1), "tensor = 0"),
-        (lambda: Software("x", 1.2, 1, True, True, True), "matrix = 1.2"),
-        (lambda: Software("x", 0.5, -1, True, True, True), "passes = -1"),
+        (lambda: replace(MODERN, matrix=1.2), "matrix = 1.2"),
+        (lambda: replace(MODERN, passes=-1), "passes = -1"),
+        (lambda: replace(MODERN, sends=0), "sends = 0"),
+        (lambda: replace(MODERN, interleaves_from=0), "interleaves_from = 0"),
     ],
 )
 def test_numbers_that_make_no_sense_are_named(call, said):
@@ -310,5 +311,5 @@ def test_what_travels_in_smaller_messages_needs_less_room():
         ).best.memory.states
         for messages in (1, 4)
     ]
-    layer = 12 * GPT_3.hidden**2
+    layer = 12 * GPT_3.hidden**2 + 13 * GPT_3.hidden
     assert found[0] - found[1] == pytest.approx(2 * (2 + 2) * layer * 3 / 4)

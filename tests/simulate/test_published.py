@@ -5,10 +5,22 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.simulate import MEGATRON_2021, MODELS, Mesh, plan, training_days
+from course_lib.simulate import (
+    MEGATRON_2021,
+    MEGATRON_BF16,
+    MODELS,
+    Mesh,
+    plan,
+    training_days,
+)
 from course_lib.simulate.accuracy import error, error_table, fit, ranking, root_mean_square
 from course_lib.simulate.published import LLAMA_2, LLAMA_3_405B, LLAMA_65B, MEGATRON_TABLE_1, RUNS
-from course_lib.simulate.software import DEEPSPEED_2021, MEGATRON_2022, MODERN
+from course_lib.simulate.training_programs import (
+    DEEPSPEED_2021,
+    MEGATRON_2022,
+    MEGATRON_DEEPSPEED,
+    MODERN,
+)
 
 ROWS = {run.name.split()[1]: run for run in MEGATRON_TABLE_1}
 NAMES = [run.name for run in RUNS]
@@ -21,8 +33,10 @@ def errors():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_published_row_is_met_within_20_percent(name, errors):
-    assert abs(errors[name]) < 0.20
+def test_every_published_row_is_met_within_20_percent_and_zero_3_on_many_nodes_within_30(
+    name, errors
+):
+    assert abs(errors[name]) < (0.30 if name.startswith("ZeRO-3") else 0.20)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -49,8 +63,8 @@ def test_only_the_table_of_megatron_was_fitted():
 def test_the_rates_are_those_of_a_fit_and_all_programs_have_the_same():
     matrix, passes = fit()
     assert MEGATRON_2021.matrix == round(matrix, 2)
-    assert MEGATRON_2021.passes == round(2 * passes) / 2  # the rows hardly tell 1.4 from 1.6
-    for software in (MEGATRON_2022, DEEPSPEED_2021, MODERN):
+    assert MEGATRON_2021.passes == round(2 * passes) / 2  # the rows hardly tell 2.5 from 3
+    for software in (MEGATRON_2022, MEGATRON_DEEPSPEED, DEEPSPEED_2021, MODERN):
         assert software.matrix == MEGATRON_2021.matrix
         assert software.passes == MEGATRON_2021.passes
 
@@ -100,17 +114,67 @@ def test_latency_is_what_four_messages_a_layer_cost():
 
 
 # ------------------------------------------------------------------------------------------------
+# What Megatron-LM of 2021 does, by its code and by section 5.9
+# ------------------------------------------------------------------------------------------------
+
+
+def test_both_directions_are_meant_by_the_bandwidth_across_the_middle_of_the_pipelines():
+    hdr, run = 25e9, ROWS["1T"]
+    assert run.mesh == Mesh(pipeline=64, data=6, tensor=8)
+    rings = run.mesh.pipeline * run.mesh.tensor
+    assert rings * hdr < 12.9e12 < 2 * rings * hdr  # one direction could not carry what was told
+    adapters = run.mesh.data * run.mesh.tensor
+    assert MEGATRON_2021.sends == pytest.approx(892e9 / (2 * adapters * hdr))
+
+
+def test_two_stages_are_never_interleaved():
+    run = ROWS["39.1B"]
+    two = [plan for plan in run.plans().ranked if plan.mesh.pipeline == 2]
+    assert two
+    assert {plan.chunks for plan in two} == {1}
+    assert any(plan.chunks > 1 for plan in run.plans().ranked if plan.mesh.pipeline == 4)
+
+
+def test_gradients_move_behind_the_last_backward_where_there_is_no_pipeline():
+    alone, piped = ROWS["18.4B"].as_run(), ROWS["39.1B"].as_run()
+    assert alone.mesh.data == piped.mesh.data == 32
+    assert alone.step.data == 0
+    assert piped.step.data > 0.02 * piped.step.total
+
+
+def test_gradients_of_microbatches_are_added_up_in_passes_over_memory():
+    run = ROWS["1T"]
+    found = run.as_run()
+    own = 12 * 25600**2 * 2 / 8 + 13 * 25600 * 2 / 8 + 25600 * (51200 + 2048) / 8
+    rewritten, added = 2 * 20 * own, (found.microbatches - 1) * (2 + 2 + 2) * own
+    bandwidth = run.cluster.device.memory_bandwidth
+    assert found.step.update == pytest.approx((rewritten + added) / bandwidth)
+    assert MEGATRON_DEEPSPEED.added_bytes(MEGATRON_BF16) == 2 + 4 + 4 + 4 + 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"sends": 1.0}, {"interleaves_from": 2, "sends": 1.0}, {"overlap_alone": False}],
+    ids=str,
+)
+def test_without_these_facts_the_mesh_of_18_4_billion_would_stand_lower(change):
+    run = ROWS["18.4B"]
+    without = replace(run, software=replace(run.software, **change))
+    assert ranking(without).place > ranking(run).place
+
+
+# ------------------------------------------------------------------------------------------------
 # Meshes
 # ------------------------------------------------------------------------------------------------
 
 
-def test_published_meshes_are_near_the_top():
+def test_published_meshes_are_in_the_first_tenth():
     found = [rank for run in RUNS if run.chosen and (rank := ranking(run))]
     assert len(found) == 20
     ahead = [(rank.place - 1) / rank.tried for rank in found]
     assert sum(ahead) / len(ahead) < 0.05
-    assert sum(share < 0.1 for share in ahead) >= 19
-    assert max(rank.slower for rank in found) < 0.15
+    assert max(ahead) < 0.1
+    assert max(rank.slower for rank in found) < 0.11
 
 
 @pytest.mark.parametrize("name", ["18.4B", "39.1B", "76.1B", "145.6B", "310.1B", "1T"])

@@ -20,7 +20,7 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import number
 from course_lib.simulate import contest
 from course_lib.simulate.plans import Plan
-from course_lib.simulate.software import MODERN
+from course_lib.simulate.training_programs import MODERN
 
 from . import _pricing
 

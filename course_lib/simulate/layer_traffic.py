@@ -1,0 +1,75 @@
+"""What the ranks that share a layer send for one microbatch, in seconds that nothing hides.
+
+    tensor   activations are reduced, twice in each pass
+    context  keys and values go round, and in the backward their gradients too
+    expert   tokens go to their experts and come back, in each pass
+
+The backward's messages are the forward's once more; a full recomputation repeats the forward's.
+"""
+
+from course_lib.techniques.mesh import Mesh
+
+from .cluster import Cluster
+from .memory import Recompute
+from .mesh_traffic import ring_seconds, swap_seconds
+from .mixture import Mixture
+from .software import Software
+from .transformer import Transformer
+
+
+class LayerTraffic:
+    """The traffic of a layer on a mesh, for microbatches of so many sequences."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        cluster: Cluster,
+        software: Software,
+        mesh: Mesh,
+        micro_batch: int,
+        recompute: Recompute,
+    ) -> None:
+        self.model, self.cluster, self.software, self.mesh = model, cluster, software, mesh
+        self.micro_batch, self.recompute = micro_batch, recompute
+        self.tokens = micro_batch * model.seq / mesh.context  # of a rank
+        self.forwards = 2 if recompute == "full" else 1
+
+    def tensor(self) -> float:
+        """All-reduces of activations in 16 bits, each of them two rings."""
+        nbytes = 2 * self.tokens * self.model.hidden
+        ring = ring_seconds(self.cluster, self.mesh.tensor, 1, nbytes, self.software.rings)
+        return self.software.reduces(self.recompute) * 2 * ring
+
+    def context(self) -> float:
+        """Keys and values of the other ranks, in each pass, and their gradients in fp32 on the way
+        back: Liu et al. 2023, where a ring hides what it can behind attention (twice as long in the
+        backward); Llama Team 2024, section 3.3.2, where all are gathered first.
+        """
+        mesh, model = self.mesh, self.model
+        if mesh.context == 1:
+            return 0.0
+        nbytes = 4 * self.micro_batch * model.seq * model.kv_width / mesh.tensor  # two, 16 bits
+        once = ring_seconds(self.cluster, mesh.context, mesh.tensor, nbytes, self.software.rings)
+        hides = 0.0
+        if self.software.overlap and self.software.ring_attention:
+            hides = self.software.attention_seconds(
+                model, self.cluster.device, self.micro_batch, mesh.tensor
+            )
+        attention = hides / mesh.context
+        forward, backward = max(0.0, once - attention), max(0.0, 3 * once - 2 * attention)
+        return self.forwards * forward + backward
+
+    def expert(self) -> float:
+        """Each token goes to the experts that it chose and back, in 16 bits, in every pass.
+
+        Tensor-parallel ranks send a part of each token's numbers. Where a token goes to few nodes
+        only, it crosses the network once for each of them.
+        """
+        mesh, model = self.mesh, self.model
+        if mesh.expert == 1 or not isinstance(model, Mixture):
+            return 0.0
+        nbytes = 2 * self.tokens * model.chosen * model.hidden / mesh.tensor
+        crossing = min(1.0, (model.nodes or model.chosen) / model.chosen)
+        apart = mesh.tensor * mesh.context
+        swap = swap_seconds(self.cluster, mesh.expert, apart, nbytes, crossing)
+        return 2 * (self.forwards + 1) * swap

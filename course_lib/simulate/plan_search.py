@@ -1,0 +1,181 @@
+"""The search: every mesh of a cluster, and on each the best way to train for each kind of way.
+
+A way is a schedule, a stage of ZeRO, what is recomputed, and a size of microbatches. Ways of one
+kind differ in size and number of chunks only, and the fastest that fits stands for them.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from course_lib.techniques.mesh import Mesh
+
+from .cluster import Cluster
+from .memory import Recompute, StateBytes
+from .mesh_memory import footprint, saved_by_stage
+from .mesh_stages import stage_layers, stage_parameters
+from .mesh_time import StageTimes
+from .mixture import Mixture
+from .plans import GB, Plan, Refused
+from .software import Software
+from .transformer import Transformer
+
+OVER = "do not divide over"
+
+
+@dataclass(frozen=True)
+class Search:
+    """The request, and the plans on one mesh."""
+
+    model: Transformer
+    cluster: Cluster
+    batch: int
+    software: Software
+    states: StateBytes
+    zero: tuple[int, ...]
+    recompute: tuple[Recompute, ...]
+    micro_batch: int | None = None
+    chunks: int | None = None
+    contexts: tuple[int, ...] | None = (1,)
+
+    def least(self, cluster: Cluster) -> "Search":
+        """On `cluster`, what takes the least memory: enough to know whether anything fits."""
+        return replace(
+            self,
+            cluster=cluster,
+            zero=(max(self.zero),),
+            recompute=(self.recompute[-1],),
+            micro_batch=self.micro_batch or 1,
+            chunks=self.chunks or 1,
+        )
+
+    def meshes(self) -> Iterator[Mesh]:
+        """All of the cluster's devices, for each way to spread experts. An axis is one factor."""
+        size = self.cluster.size
+        contexts = divisors(size) if self.contexts is None else self.contexts
+        for context in contexts:
+            if size % context:
+                continue
+            for tensor, pipeline, data in splits(size // context, 3):
+                for expert in self._experts(data):
+                    yield Mesh(
+                        data=data,
+                        tensor=tensor,
+                        pipeline=pipeline,
+                        context=context,
+                        expert=expert,
+                    )
+
+    def on(self, mesh: Mesh) -> list[Plan] | Refused:
+        """The best plan for each schedule, stage and recomputation, or why there is none."""
+        layers = stage_layers(self.model.layers, mesh.pipeline)
+        if layers is None:
+            return Refused(mesh, f"{self.model.layers} layers {OVER} {mesh.pipeline} stages")
+        uneven = self._uneven(mesh)
+        if uneven:
+            return Refused(mesh, uneven)
+        share = self.batch // mesh.data
+        best: dict[tuple[bool, int, Recompute], Plan] = {}
+        least: Plan | None = None
+        for size in [self.micro_batch] if self.micro_batch else divisors(share):
+            fits = False
+            for way in self._ways(mesh, layers, size, share // size):
+                kind = way.chunks > 1, way.zero, way.recompute
+                if way.memory.total <= self.cluster.device.memory:
+                    fits = True
+                    if kind not in best or way.step.total < best[kind].step.total:
+                        best[kind] = way
+                elif least is None or way.memory.total < least.memory.total:
+                    least = way
+            if not fits:
+                break  # a larger microbatch holds no less
+        if best:
+            return list(best.values())
+        if least is None:
+            return Refused(mesh, f"no schedule with {self.chunks} chunks a rank")
+        return self._too_much(least)
+
+    def _experts(self, data: int) -> list[int]:
+        """Over how many ranks of the data axis a set of experts can be spread."""
+        if not isinstance(self.model, Mixture):
+            return [1]
+        return divisors(math.gcd(self.model.experts, data))
+
+    def _uneven(self, mesh: Mesh) -> str:
+        """What of the model or the batch does not divide over an axis, if anything."""
+        model = self.model
+        if model.heads % mesh.tensor:
+            return f"{model.heads} heads {OVER} {mesh.tensor} ranks"
+        if mesh.context > 1 and model.seq % (2 * mesh.context):
+            return f"{model.seq} tokens {OVER} 2 x {mesh.context} pieces"
+        if self.batch % mesh.data:
+            return f"{self.batch} sequences {OVER} {mesh.data} replicas"
+        share = self.batch // mesh.data
+        if self.micro_batch and share % self.micro_batch:
+            return f"{share} sequences a replica {OVER} microbatches of {self.micro_batch}"
+        return ""
+
+    def _ways(self, mesh: Mesh, layers: Sequence[int], size: int, count: int) -> Iterator[Plan]:
+        """Every choice on a mesh with microbatches of `size` sequences, whether it fits or not."""
+        model = self.model
+        held = stage_parameters(model, layers, mesh)
+        most = max(held, key=lambda each: each.total)
+        layer = model.dense_parameters + model.expert_parameters / mesh.expert
+        one = layer / mesh.tensor / self.software.messages
+        empty = {
+            (stage, zero): footprint(each, mesh, zero, self.states, one)
+            for stage, each in enumerate(held)
+            if stage in (0, 1, mesh.pipeline - 1)
+            for zero in self.zero
+        }
+        for recompute in self.recompute:
+            stages = StageTimes(
+                model, self.cluster, self.software, mesh, layers, most, size, recompute
+            )
+            for chunks in self._cuts(mesh, max(layers)):
+                if chunks > 1 and count % mesh.pipeline:
+                    break  # interleaving goes round in groups of p microbatches
+                saved = saved_by_stage(
+                    model, self.software, mesh, layers, size, count, chunks, recompute
+                )
+                for zero in self.zero:
+                    memory = max(
+                        (empty[s, zero].with_activations(saved[s]) for s in saved),
+                        key=lambda footprint: footprint.total,
+                    )
+                    step = stages.step(count, chunks, zero, self.states)
+                    yield Plan(model, mesh, chunks, size, count, zero, recompute, memory, step)
+
+    def _cuts(self, mesh: Mesh, layers: int) -> list[int]:
+        """Numbers of chunks to try for a stage of so many layers."""
+        possible = mesh.pipeline >= max(2, self.software.interleaves_from)
+        if self.chunks:
+            fits = layers % self.chunks == 0 and (possible or self.chunks == 1)
+            return [self.chunks] if fits else []
+        return divisors(layers) if possible else [1]
+
+    def _too_much(self, plan: Plan) -> Refused:
+        memory = plan.memory
+        return Refused(
+            plan.mesh,
+            f"needs {memory.total / GB:.1f} GB of {self.cluster.device.memory / GB:.0f}"
+            f" (states {memory.states / GB:.1f}, activations {memory.activations / GB:.1f}) even"
+            f" with ZeRO {plan.zero}, recompute {plan.recompute}, microbatch {plan.micro_batch}",
+            memory.total,
+        )
+
+
+def splits(number: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Every way to write a number as a product of so many factors, in order."""
+    if parts == 1:
+        yield (number,)
+        return
+    for first in divisors(number):
+        for rest in splits(number // first, parts - 1):
+            yield first, *rest
+
+
+def divisors(number: int) -> list[int]:
+    """From 1 up."""
+    small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
+    return small + [number // k for k in reversed(small) if k * k != number]
