@@ -37,3 +37,11 @@ def spread(
         else:
             tensors.append(torch.randint(-(10**6), 10**6, shape, generator=generator, dtype=dtype))
     return tensors
+
+
+def normal(
+    rng: random.Random, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float64
+) -> list[torch.Tensor]:
+    """A tensor of each shape from the standard normal distribution."""
+    generator = torch.Generator().manual_seed(rng.getrandbits(63))
+    return [torch.randn(shape, generator=generator, dtype=dtype) for shape in shapes]

@@ -3,11 +3,8 @@
 import random
 
 from course_lib.checks.exercise import Case
+from course_lib.checks.inputs import normal
 from course_lib.text import counted
-
-from ._support import (
-    normal,
-)
 
 
 def linear_cases(rng: random.Random) -> list[Case]:

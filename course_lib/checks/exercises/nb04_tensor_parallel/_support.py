@@ -4,18 +4,17 @@ A case holds what one process would have, in float64. Each rank gets its parts o
 computes is compared with the one process: the output, then the gradient of every leaf.
 """
 
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch.profiler import record_function
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_lib.checks import compare
 from course_lib.checks.answers import plain
 from course_lib.checks.exercise import Case, Finding, Observation
+from course_lib.checks.exercises._operations import Operations
 from course_lib.checks.reference import Reference
 from course_lib.observe import CommEvent
 
@@ -43,11 +42,6 @@ class Exact:
     missing: dict[str, str] = field(default_factory=dict)
 
 
-def normal(rng: random.Random, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
-    generator = torch.Generator().manual_seed(rng.getrandbits(63))
-    return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
-
-
 def parts(tensor: torch.Tensor, ranks: int, dim: int) -> list[torch.Tensor]:
     return [part.contiguous() for part in tensor.chunk(ranks, dim)]
 
@@ -71,9 +65,9 @@ def layer_pass(
     output, so that both are handed the same gradient. gradients: whether any are asked for.
     """
     leaves = _leaves(tensors, gradients)
-    with record_function(FORWARD), _Work() as work:
+    with record_function(FORWARD), Operations() as work:
         output = layer(leaves)
-    seen = {"output": plain(output), "gradients": {}, "work": work.operations}
+    seen = {"output": plain(output), "gradients": {}, "work": work.products}
     seen["changed"] = [n for n, t in tensors.items() if not torch.equal(leaves[n].detach(), t)]
     if not isinstance(output, torch.Tensor) or output.shape != weights.shape:
         return seen
@@ -94,42 +88,6 @@ def _leaves(tensors: Mapping[str, torch.Tensor], gradients: bool) -> Tensors:
         name: t.clone().requires_grad_(gradients and t.is_floating_point())
         for name, t in tensors.items()
     }
-
-
-class _Work(TorchDispatchMode):
-    """Counts the multiplications and additions of matrix products, however they are written.
-
-    Matrix times matrix, matrix times vector, and a product that broadcasts both of its factors. As
-    torch's FlopCounterMode does; that one loads torch's compiler at its first operator, which takes
-    seconds.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.operations = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
-
-    def __torch_dispatch__(
-        self, func: Any, types: tuple, args: tuple = (), kwargs: dict | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        given = [arg for arg in args if isinstance(arg, torch.Tensor)]
-        name = func.name().removeprefix("aten::").partition(".")[0]
-        if name in _MATRIX_PRODUCTS:
-            left, right = given[-2:]
-            self.operations += 2 * left.numel() * right.shape[-1]
-        elif name in _VECTOR_PRODUCTS:
-            self.operations += 2 * given[-2].numel()
-        elif name == "mul" and all(result.numel() > factor.numel() for factor in given[-2:]):
-            self.operations += 2 * result.numel()  # and the sum behind it
-        return result
-
-
-_MATRIX_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
-_VECTOR_PRODUCTS = frozenset({"mv", "addmv", "dot", "vdot"})
 
 
 # ---------------------------------------------------------------------------------------------

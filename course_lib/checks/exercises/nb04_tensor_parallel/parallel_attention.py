@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.inputs import normal
 from course_lib.checks.reference import added, gradient
 from course_lib.text import counted
 
@@ -24,7 +25,6 @@ from ._support import (
     Exact,
     Tensors,
     layer_pass,
-    normal,
     one_each_way,
     parts,
     wrong_values,

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.inputs import normal
 from course_lib.checks.reference import added
 from course_lib.text import counted
 
@@ -27,7 +28,6 @@ from ._support import (
     collectives,
     layer_pass,
     messages_of,
-    normal,
     parts,
     wrong_values,
 )

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.inputs import normal
 from course_lib.text import counted
 
 from ._support import (
@@ -23,7 +24,6 @@ from ._support import (
     Exact,
     layer_pass,
     messages_of,
-    normal,
     parts,
     wrong_values,
 )

@@ -1,0 +1,47 @@
+"""What an answer computes: its matrix products, and the largest tensor that it makes."""
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Operations(TorchDispatchMode):
+    """Counts the multiplications and additions of matrix products, however they are written.
+
+    Matrix times matrix, matrix times vector, and a product that broadcasts both of its factors. As
+    torch's FlopCounterMode does; that one loads torch's compiler at its first operator, which takes
+    seconds.
+
+    products: how many there were. largest: the elements of the largest tensor that was made.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.products = 0
+        self.largest = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: tuple, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        name = func.name().removeprefix("aten::").partition(".")[0]
+        if name in _MATRIX_PRODUCTS:
+            left, right = given[-2:]
+            self.products += 2 * left.numel() * right.shape[-1]
+        elif name in _VECTOR_PRODUCTS:
+            self.products += 2 * given[-2].numel()
+        elif name == "mul" and all(result.numel() > factor.numel() for factor in given[-2:]):
+            self.products += 2 * result.numel()  # and the sum behind it
+        if isinstance(result, torch.Tensor):
+            self.largest = max(self.largest, result.numel())
+        return result
+
+
+_MATRIX_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
+_VECTOR_PRODUCTS = frozenset({"mv", "addmv", "dot", "vdot"})
