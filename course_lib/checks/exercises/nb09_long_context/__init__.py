@@ -1,0 +1,1 @@
+"""Notebook 09: sequences that no device can hold, and attention over several."""

@@ -1,0 +1,156 @@
+"""What the exercises about rings of keys and values share: their cases, looks, and what travels."""
+
+import random
+from collections.abc import Callable, Sequence
+
+import torch
+
+from course_lib.checks import structure
+from course_lib.checks.exercise import Case, Finding, Observation
+from course_lib.text import counted
+
+from ._attention import (
+    Pair,
+    Tensors,
+    attend,
+    causal,
+    merged,
+    part,
+    plain,
+    sequence,
+    shuffled,
+    striped,
+    zigzag,
+)
+
+_LISTED = 8  # tokens: so many positions are named one by one
+
+Visible = Callable[[int, int], torch.Tensor]
+"""Which of rank b's keys the queries of rank a see: visible(a, b)."""
+
+
+def cases_of_splits(rng: random.Random) -> list[Case]:
+    """In the first one every block is seen by every rank, so that every message matters."""
+    splits = [
+        ("striped split", striped(8, 2)),
+        ("plain split", plain(8, 2)),
+        ("plain split", plain(12, 3)),
+        ("zigzag split", zigzag(12, 3)),
+        ("striped split", striped(16, 4)),
+        ("any tokens on any rank", shuffled(rng, 4 * rng.randint(4, 6), 4)),
+        ("all tokens", plain(3, 1)),
+    ]
+    return [split_case(rng, words, positions) for words, positions in splits]
+
+
+def split_case(rng: random.Random, words: str, positions: list[torch.Tensor]) -> Case:
+    ranks, tokens = len(positions), sum(map(len, positions))
+    label = f"{words}, {counted(tokens, 'token')} over {counted(ranks, 'rank')}"
+    if tokens <= _LISTED:
+        label = "positions " + " | ".join(" ".join(map(str, each.tolist())) for each in positions)
+    return Case(ranks, label, {**sequence(rng, positions), "positions": positions})
+
+
+def own(case: Case, rank: int, *names: str) -> list[torch.Tensor]:
+    """The rank's tokens of the whole tensors of these names."""
+    return [part(case.data[name], case.data["positions"][rank]) for name in names]
+
+
+def copies(positions: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [each.clone() for each in positions]
+
+
+def in_order(case: Case) -> Visible:
+    """The causal mask between two ranks' tokens."""
+    positions = case.data["positions"]
+    return lambda a, b: causal(positions[a], positions[b])
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def forward_mistakes(case: Case, rank: int, visible: Visible) -> Tensors:
+    """What known mistakes give as this rank's output."""
+    n = case.world_size
+    (q,) = own(case, rank, "q")
+    blocks = [own(case, other, "k", "v") for other in range(n)]
+    pairs = [attend(q, *blocks[other], visible(rank, other)) for other in range(n)]
+    all_seen = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool)
+    wrong_owner = [(rank + step) % n for step in range(n)]
+    arrived = [(rank - step) % n for step in range(n)]
+    looks = {
+        "attention to this rank's own keys alone: nothing of the others has been merged": (
+            pairs[rank][0]
+        ),
+        "attention to all keys, later ones too: make it causal, by positions": (
+            merged([attend(q, *block, all_seen) for block in blocks])[0]
+        ),
+        "causal by the places in the blocks: what counts are the tokens' positions": (
+            merged([attend(q, *block, all_seen.tril()) for block in blocks])[0]
+        ),
+        "what comes if the blocks are added up without their weights: merge them by lse": (
+            torch.stack([out for out, _ in pairs]).sum(0)
+        ),
+        "what comes if the blocks are averaged: merge them by lse": (
+            torch.stack([out for out, _ in pairs]).mean(0)
+        ),
+        "the mask of another rank's block: after s steps a rank has the block of rank - s, not "
+        "rank + s": _with_masks(q, blocks, arrived, wrong_owner, rank, visible),
+        "without the last block that arrives: n - 1 steps bring n - 1 blocks, and there is one of "
+        "your own": merged([pairs[other] for other in arrived[:-1]] or pairs)[0],
+        "without this rank's own block": merged([pairs[o] for o in arrived[1:]] or pairs)[0],
+        "what comes without the division of the scores by the root of D": (
+            merged([attend(q, *blocks[o], visible(rank, o), scale=1.0) for o in range(n)])[0]
+        ),
+    }
+    return looks if n > 1 else {}
+
+
+def _with_masks(
+    q: torch.Tensor,
+    blocks: Sequence[Sequence[torch.Tensor]],
+    arrived: Sequence[int],
+    believed: Sequence[int],
+    rank: int,
+    visible: Visible,
+) -> torch.Tensor:
+    pairs: list[Pair] = [
+        attend(q, blocks[is_of][0], blocks[is_of][1], visible(rank, said))
+        for is_of, said in zip(arrived, believed, strict=True)
+    ]
+    return merged(pairs)[0]
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def round_trip(
+    case: Case, observation: Observation, least: int, most: int, rule: str
+) -> Finding | None:
+    """What every rank sends: `least` to `most` bytes, all to the next rank."""
+    n = case.world_size
+    for rank in range(n):
+        finding = structure.sent(observation, rank, least, most, rule) or structure.peers(
+            observation, rank, [(rank + 1) % n], "keys and values go round a ring, to the next rank"
+        )
+        if finding:
+            return finding
+    return None
+
+
+def too_large(case: Case, observation: Observation) -> Finding | None:
+    """No tensor grows with the number of ranks: at most the scores of a block, or two blocks."""
+    k = case.data["k"]
+    batch, heads, _, size = k.shape
+    tokens = len(case.data["positions"][0])
+    most = batch * heads * max(tokens * tokens, 2 * tokens * size)
+    for rank, seen in enumerate(observation.values):
+        if seen["largest"] > most:
+            return Finding(
+                "the numbers and the traffic are right, but a tensor was made that grows with the "
+                "number of ranks. Merge each block when it is there, then let go of it",
+                rank,
+                expected=f"at most {most} elements, the scores of one block against another",
+                got=f"a tensor of {seen['largest']} elements",
+            )
+    return None

@@ -1,0 +1,132 @@
+"""What attention over several ranks sends, three ways.
+
+context_bytes(tokens, n, heads, kv_heads, head_size, element_size) -> (ring, all_gather, ulysses)
+    Bytes that one rank sends in the forward pass of one attention layer, for one sequence of so
+    many tokens, as many on each of n ranks. kv_heads are those of keys and values (grouped-query
+    attention); n divides tokens, heads and kv_heads.
+"""
+
+import random
+from typing import Any
+
+from course_lib.checks.answers import plain, shown
+from course_lib.checks.contract import Contract
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.numbers import close, numbers
+from course_lib.text import counted
+
+_EXACT = 1e-9
+_WAYS = ("ring", "all_gather", "ulysses")
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    sizes = [(24, 3, 6, 3, 8, 4), (131072, 8, 128, 8, 128, 2), (8, 1, 2, 2, 4, 4)]
+    for _ in range(2):
+        n = rng.randint(3, 7)
+        kv_heads = n * rng.randint(1, 3)
+        sizes.append((n * rng.randint(5, 99), n, kv_heads * rng.randint(2, 5), kv_heads, 64, 2))
+    return [Case(1, _label(*size), {"size": size}) for size in sizes]
+
+
+def _label(tokens: int, n: int, heads: int, kv_heads: int, *_: int) -> str:
+    return f"{tokens} tokens over {counted(n, 'rank')}, {heads} heads, {kv_heads} of keys"
+
+
+def _on_rank(answer: Any, case: Case) -> Any:
+    return plain(answer(*case.data["size"]))
+
+
+def _exact(
+    tokens: int, n: int, heads: int, kv_heads: int, head_size: int, element_size: int
+) -> tuple[float, float, float]:
+    keys_and_values = 2 * tokens // n * kv_heads * head_size * element_size
+    outgoing = 2 * tokens // n * (heads + kv_heads) * head_size * element_size * (n - 1) / n
+    return (n - 1) * keys_and_values, (n - 1) * keys_and_values, outgoing
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    answered = observation.values[0]
+    got = numbers(answered, 3)
+    if got is None:
+        return Finding("three numbers are asked, (ring, all_gather, ulysses)", got=shown(answered))
+    wanted = _exact(*case.data["size"])
+    for way, mine, exact in zip(_WAYS, got, wanted, strict=True):
+        if not close(mine, exact, _EXACT):
+            return Finding(
+                f"{way}: {_cause(way, mine, exact, *case.data['size'])}",
+                expected=f"{exact:,.0f} bytes",
+                got=f"{mine:,.0f} bytes",
+            )
+    return None
+
+
+def _cause(
+    way: str, got: float, want: float, tokens: int, n: int, heads: int, kv_heads: int, *rest: int
+) -> str:
+    head_size, e = rest
+    block = 2 * tokens // n * kv_heads * head_size * e
+    causes = [
+        (want / e, "these are elements: each has `element_size` bytes"),
+        (want * n, "this is what all ranks send together: asked is what each one sends"),
+        (want / 2, "half of it: keys and values are two tensors" if way != "ulysses" else
+         "half of it: what goes to the heads' ranks has to come back"),
+        (want * 3, "backward is in it: the forward pass is asked"),
+    ]  # fmt: skip
+    if way != "ulysses":
+        causes += [
+            (n * block, "n blocks: the last one that arrives is not handed on, so n - 1"),
+            (block, "one block: every one but your own comes through you, n - 1 in all"),
+            (want * heads / kv_heads, "keys and values have kv_heads heads, and not all heads"),
+            (block * (n - 1) / n, "a block is the tokens of one rank: T/n, and not T/n^2"),
+            (n * block * (n - 1), "a block is the tokens of one rank, T/n, and not all T"),
+        ]
+    else:
+        out = 2 * tokens // n * head_size * e
+        share = (n - 1) / n
+        causes += [
+            (out * (heads + kv_heads), "(n - 1)/n is missing: the part of one's own heads stays"),
+            (out * 2 * heads * share, "keys and values have kv_heads heads, and not all heads"),
+            (out / 2 * (heads + 2 * kv_heads) * share, "q, k and v go out, and the output comes "
+             "back: it is as large as q"),
+            (want * n, "each rank sends its own tokens, T/n, and not all T"),
+            (out * (heads + kv_heads) * (n - 1), "each rank sends (n - 1)/n of its own, not n - 1 "
+             "times all of it: the others get different parts"),
+        ]  # fmt: skip
+    fits = dict.fromkeys(why for value, why in causes if value and close(got, value, _EXACT))
+    if n == 1:
+        return "one rank has nobody to send to"
+    rule = (
+        "n - 1 blocks go through every rank, each the keys and values of T/n tokens"
+        if way != "ulysses"
+        else "(n - 1)/n of q, k, v and of the output go elsewhere, of T/n tokens each"
+    )
+    return "; or ".join(fits) or rule
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(tokens, n, heads, kv_heads, head_size, element_size)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        How large are keys and values of one rank? How many such blocks does a rank hand on in the
+        ring? An all-gather by a ring does the same. And which four tensors does Ulysses exchange?
+        """,
+        """
+        A block is 2 * tokens/n * kv_heads * head_size * element_size bytes, and n - 1 of them go
+        through every rank. Ulysses sends (n - 1)/n of q and the output (heads) and of k and v
+        (kv_heads), tokens/n of each.
+        """,
+        """
+        block = 2 * tokens // n * kv_heads * head_size * element_size; ring = all_gather = (n - 1) *
+        block; ulysses = (n - 1)/n * 2 * (heads + kv_heads) * tokens/n * head_size * element_size.
+        """,
+    ),
+    passed="ring and all-gather send the same, and Ulysses less with every rank",
+    contract=Contract(
+        takes="whole numbers; n divides tokens, heads and kv_heads; three numbers are returned",
+        allowed=frozenset(),
+    ),
+)

@@ -1,0 +1,96 @@
+"""Attention in which keys and values go round a ring.
+
+ring_attention(q, k, v, positions) -> (out, lse)
+    q, k, v (B, H, T, D): this rank's tokens, all heads. positions[r] (T): the positions of rank r's
+    tokens in the sequence. Causal. out (B, H, T, D) and lse (B, H, T), of this rank's queries over
+    the keys of all ranks (Liu et al., "Ring Attention with Blockwise Transformers", 2023).
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from course_lib.checks import structure
+from course_lib.checks.answers import plain
+from course_lib.checks.contract import Contract
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercises._operations import Operations
+
+from ._attention import attend, differs, merged, tensors
+from ._ring import (
+    cases_of_splits,
+    copies,
+    forward_mistakes,
+    in_order,
+    own,
+    round_trip,
+    too_large,
+)
+
+
+def _on_rank(answer: Callable, case: Case) -> Any:
+    q, k, v = own(case, dist.get_rank(), "q", "k", "v")
+    with Operations() as made:
+        returned = answer(q, k, v, copies(case.data["positions"]))
+    return {"returned": plain(returned), "largest": made.largest}
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    n, visible = case.world_size, in_order(case)
+    for rank, seen in enumerate(observation.values):
+        got = tensors(seen["returned"], ("out", "lse"), rank)
+        if isinstance(got, Finding):
+            return got
+        (q,) = own(case, rank, "q")
+        blocks = [own(case, other, "k", "v") for other in range(n)]
+        pairs = [attend(q, *blocks[other], visible(rank, other)) for other in range(n)]
+        out, lse = merged(pairs)
+        looks = partial(forward_mistakes, case, rank, visible)
+        of_own = partial(dict, {"that of this rank's own keys": pairs[rank][1]})
+        finding = differs("out", got["out"], out, torch.float64, rank, looks) or differs(
+            "lse", got["lse"], lse, torch.float64, rank, of_own
+        )
+        if finding:
+            return finding
+    block = 2 * case.data["k"].nbytes // n
+    nbytes = (n - 1) * block
+    rule = f"a rank hands on n - 1 = {n - 1} blocks of keys and values"
+    return round_trip(case, observation, nbytes, nbytes, rule) or too_large(case, observation)
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(q, k, v, positions)",
+    cases=cases_of_splits,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        Begin with your own block: partial_attention of q with your k and v. Then n - 1 times: hand
+        on the block that you hold, take the one that comes, and merge its part into what you have.
+        Whose block is it, after s steps?
+        """,
+        """
+        After s steps rank r holds the block of rank (r - s) % n. A query sees a key if its position
+        is not smaller: positions[r][:, None] >= positions[owner][None, :]. The last block is not
+        handed on.
+        """,
+        """
+        out, lse = partial_attention(q, k, v, own mask); for step in range(1, n): k, v =
+        pass_on([k, v]); owner = (rank - step) % n; out, lse = merge_partials(out, lse,
+        *partial_attention(q, k, v, mask of owner)); return out, lse.
+        """,
+    ),
+    passed="each block of keys and values goes round once, and none is kept",
+    contract=Contract(
+        takes="q, k and v (B, H, T, D) of this rank; the positions of all ranks, in any split",
+        allowed=structure.POINT_TO_POINT,
+        sends="each rank sends n - 1 blocks of keys and values, to the next rank",
+        holds="no tensor is larger than the scores of one block of queries against one of keys "
+        "(or than two blocks of keys)",
+    ),
+    points=3,
+)

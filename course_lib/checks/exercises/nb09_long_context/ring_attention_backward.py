@@ -1,0 +1,182 @@
+"""The backward of ring attention, in which gradients of keys and values travel with them.
+
+ring_attention_backward(q, k, v, positions, out, lse, grad_out) -> (grad_q, grad_k, grad_v)
+    As `ring_attention`, whose results out and lse are; grad_out is the gradient of out. Each rank
+    gets the gradients of its own q, k and v, summed over the queries of all ranks.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from course_lib.checks import structure
+from course_lib.checks.answers import plain
+from course_lib.checks.contract import Contract
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercises._operations import Operations
+
+from ._attention import Tensors, attend, causal, differs, part, tensors
+from ._ring import cases_of_splits, copies, own, round_trip, too_large
+
+_NAMES = ("grad_q", "grad_k", "grad_v")
+
+
+def _whole(case: Case) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(out, lse, visible) of all tokens."""
+    tokens = torch.arange(case.data["q"].shape[2])
+    visible = causal(tokens, tokens)
+    return *attend(*(case.data[name] for name in ("q", "k", "v")), visible), visible
+
+
+def _on_rank(answer: Callable, case: Case) -> Any:
+    rank = dist.get_rank()
+    positions = case.data["positions"]
+    whole_out, whole_lse, _ = _whole(case)
+    q, k, v, grad_out = own(case, rank, "q", "k", "v", "grad_out")
+    out, lse = (part(each, positions[rank]) for each in (whole_out, whole_lse))
+    with Operations() as made:
+        returned = answer(q, k, v, copies(positions), out, lse, grad_out)
+    return {"returned": plain(returned), "largest": made.largest}
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    n, positions = case.world_size, case.data["positions"]
+    exact = _gradients(case)
+    for rank, seen in enumerate(observation.values):
+        got = tensors(seen["returned"], _NAMES, rank)
+        if isinstance(got, Finding):
+            return got
+        for name in _NAMES:
+            wanted = part(exact[name], positions[rank])
+            looks = partial(_mistakes, case, rank, name, exact)
+            if finding := differs(name, got[name], wanted, torch.float64, rank, looks):
+                return finding
+    block = 2 * case.data["k"].nbytes // n
+    rule = (
+        "n - 1 blocks of keys and values, and as many of their gradients, or one more if a rank "
+        "sends its own part round with them"
+    )
+    least, most = (2 * (n - 1) * block, (2 * n - 1) * block) if n > 1 else (0, 0)
+    return round_trip(case, observation, least, most, rule) or too_large(case, observation)
+
+
+def _by_blocks(
+    case: Case, scale: float | None = None, delta: bool = True, by_block: bool = False
+) -> tuple[dict[tuple[int, int], Tensors], Tensors]:
+    """Gradients from each pair (queries of rank a, keys of rank b), and their sums, whole.
+
+    scale, delta and by_block are how people err: scores and their gradients not scaled, without the
+    row sums of grad_out * out, and each block with the softmax over itself alone.
+    """
+    data, n, positions = case.data, case.world_size, case.data["positions"]
+    out, lse, _ = _whole(case)
+    factor = data["q"].shape[-1] ** -0.5
+    parts: dict[tuple[int, int], Tensors] = {}
+    sums = {name: torch.zeros_like(data["q"]) for name in _NAMES}
+    for a in range(n):
+        q, grad_out = own(case, a, "q", "grad_out")
+        out_a, lse_a = part(out, positions[a]), part(lse, positions[a])
+        row = (grad_out * out_a).sum(-1, keepdim=True) if delta else 0.0
+        for b in range(n):
+            k, v = own(case, b, "k", "v")
+            seen = causal(positions[a], positions[b])
+            scores = (q @ k.mT * factor).masked_fill(~seen, float("-inf"))
+            own_lse = scores.logsumexp(-1).nan_to_num(neginf=0.0)
+            weights = (scores - (own_lse if by_block else lse_a).unsqueeze(-1)).exp()
+            grad_scores = weights * (grad_out @ v.mT - row) * (factor if scale is None else scale)
+            parts[a, b] = {
+                "grad_q": grad_scores @ k,
+                "grad_k": grad_scores.mT @ q,
+                "grad_v": weights.mT @ grad_out,
+            }
+            for name, at in (("grad_q", a), ("grad_k", b), ("grad_v", b)):
+                sums[name].index_add_(2, positions[at], parts[a, b][name])
+    return parts, sums
+
+
+def _gradients(case: Case) -> Tensors:
+    """Those of autograd in one process, of all tokens."""
+    leaves = {name: case.data[name].clone().requires_grad_() for name in ("q", "k", "v")}
+    tokens = torch.arange(leaves["q"].shape[2])
+    out, _ = attend(leaves["q"], leaves["k"], leaves["v"], causal(tokens, tokens))
+    found = torch.autograd.grad(out, list(leaves.values()), case.data["grad_out"])
+    return dict(zip(_NAMES, found, strict=True))
+
+
+def _mistakes(
+    case: Case,
+    rank: int,
+    name: str,
+    exact: Tensors,
+) -> Tensors:
+    n, positions = case.world_size, case.data["positions"]
+    parts_of, _ = _by_blocks(case)
+
+    def whole(**changed: Any) -> torch.Tensor:
+        return part(_by_blocks(case, **changed)[1][name], positions[rank])
+
+    looks = {
+        "what comes if the gradient of the scores lacks the factor 1/sqrt(D)": whole(scale=1.0),
+        "what comes without the row sums of grad_out * out: the softmax's own gradient": (
+            whole(delta=False)
+        ),
+    }
+    if n == 1:
+        return looks
+    looks |= {
+        "what comes if each block has a softmax of its own: take lse as given, of all keys": (
+            whole(by_block=True)
+        ),
+        "this rank's own part alone: the others' are missing": parts_of[rank, rank][name],
+    }
+    if name != "grad_q":
+        for step in range(1, n):
+            other = (rank + step) % n
+            looks[
+                f"the gradient of rank {other}'s: it has not come home. It takes as many steps as "
+                "there are ranks"
+            ] = part(exact[name], positions[other])
+        looks["without this rank's own part"] = (
+            part(exact[name], positions[rank]) - parts_of[rank, rank][name]
+        )
+    return looks
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(q, k, v, positions, out, lse, grad_out)",
+    cases=cases_of_splits,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        Keys and values go round as before, and at each rank you know which gradient its queries
+        give to them. Where does that gradient have to end, and how could it get there?
+        """,
+        """
+        grad_k and grad_v of a block travel with it, and each rank adds its own part before it hands
+        them on. After n - 1 steps a block is at the rank before its owner: one more step takes the
+        gradients (and only them) home. The softmax of a block is exp(scores - lse), with lse over
+        all keys.
+        """,
+        """
+        delta = (grad_out * out).sum(-1, keepdim=True). For each block: p = exp(scores - lse);
+        grad_v += p^T grad_out; ds = p * (grad_out v^T - delta) / sqrt(D); grad_q += ds k; grad_k +=
+        ds^T q. Between two blocks: k, v, grad_k, grad_v = pass_on([...]). At the end grad_k, grad_v
+        = pass_on([grad_k, grad_v]).
+        """,
+    ),
+    passed="gradients of keys and values have been at every rank, and are home",
+    contract=Contract(
+        takes="as ring_attention; out and lse are its exact results",
+        allowed=structure.POINT_TO_POINT,
+        sends="each rank sends n - 1 blocks of keys and values, and n - 1 or n of their gradients, "
+        "to the next rank",
+        holds="no tensor is larger than the scores of one block of queries against one of keys "
+        "(or than two blocks of keys)",
+    ),
+    points=3,
+)
