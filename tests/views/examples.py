@@ -7,6 +7,7 @@ from course_lib.observe.events import Block
 from course_lib.simulate import dgx_a100, plan, simulate
 from course_lib.simulate.models import MODELS
 from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b, zb_h1
+from course_lib.views.context_explorer import context_explorer, context_ring
 from course_lib.views.cost_curves import cost_curves
 from course_lib.views.explore import Explorer, explore
 from course_lib.views.memory_bars import run_memory
@@ -89,6 +90,7 @@ VIEWS: dict[str, Callable[[], View]] = {
     "sharding": lambda: sharding("MLP", 8),
     "plan": lambda: plan_view(PLANS),
     "mesh": chosen_mesh,
+    "context ring": context_ring,
     "step times": lambda: step_times({"one": [0.1, 0.2], "two": [0.3, 0.3]}, {"one": 1, "two": 2}),
     "ratio curves": lambda: ratio_curves([1, 2, 4], {"a": [3, 2, 1]}, "x", "y", "falling", 3.2),
     "fp16 range": lambda: fp16_range({"a gradient": [0.0, 1e-9, 1e-3, 1.0]}),
@@ -104,4 +106,5 @@ WIDGETS: dict[str, Callable[[], Explorer]] = {
     "links": lambda: replay_explorer(TRACE),
     "planner": plan_explorer,
     "mesh": mesh_explorer,
+    "context ring": context_explorer,
 }

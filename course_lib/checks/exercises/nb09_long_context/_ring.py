@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from course_lib.checks import structure
+from course_lib.checks import traffic_limits
 from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.text import counted
 
@@ -130,7 +130,7 @@ def round_trip(
     """What every rank sends: `least` to `most` bytes, all to the next rank."""
     n = case.world_size
     for rank in range(n):
-        finding = structure.sent(observation, rank, least, most, rule) or structure.peers(
+        finding = traffic_limits.sent(observation, rank, least, most, rule) or traffic_limits.peers(
             observation, rank, [(rank + 1) % n], "keys and values go round a ring, to the next rank"
         )
         if finding:

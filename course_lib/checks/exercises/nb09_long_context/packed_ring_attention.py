@@ -14,9 +14,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import structure
 from course_lib.checks.answers import plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._operations import Operations
 
@@ -173,7 +172,7 @@ EXERCISE = Exercise(
     passed="no token sees another document, and nothing is computed in vain",
     contract=Contract(
         takes="as ring_attention; equal numbers in documents mean the same document",
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="each rank sends n - 1 blocks of keys and values, to the next rank",
         holds="no tensor is larger than the scores of one block of queries against one of keys (or "
         "than two blocks of keys); no matrix products with a block of which nothing is seen",

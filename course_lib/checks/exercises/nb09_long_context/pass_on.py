@@ -12,9 +12,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import compare, reference, structure
+from course_lib.checks import compare, reference, traffic_limits
 from course_lib.checks.answers import kind_of, plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import spread
 from course_lib.text import counted
@@ -67,11 +67,12 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         count = len(wanted) if n > 1 else 0
         nbytes = sum(t.nbytes for t in inputs[rank]) if n > 1 else 0
         rule = "each tensor once, to the next rank"
-        if finding := structure.messages(observation, rank, count, rule) or structure.sent(
-            observation, rank, nbytes, nbytes, rule
-        ):
-            return finding
-        if finding := structure.peers(observation, rank, [(rank + 1) % n], f"a ring: {rule}"):
+        finding = (
+            traffic_limits.messages(observation, rank, count, rule)
+            or traffic_limits.sent(observation, rank, nbytes, nbytes, rule)
+            or traffic_limits.peers(observation, rank, [(rank + 1) % n], f"a ring: {rule}")
+        )
+        if finding:
             return finding
     return None
 
@@ -102,7 +103,7 @@ EXERCISE = Exercise(
     contract=Contract(
         anew=True,
         takes="a list of contiguous tensors, of the same shapes on every rank",
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="each tensor once, to the next rank of the ring; nothing on one rank",
     ),
 )

@@ -13,9 +13,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import structure
 from course_lib.checks.answers import plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._operations import Operations
 
@@ -87,7 +86,7 @@ EXERCISE = Exercise(
     passed="each block of keys and values goes round once, and none is kept",
     contract=Contract(
         takes="q, k and v (B, H, T, D) of this rank; the positions of all ranks, in any split",
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="each rank sends n - 1 blocks of keys and values, to the next rank",
         holds="no tensor is larger than the scores of one block of queries against one of keys "
         "(or than two blocks of keys)",

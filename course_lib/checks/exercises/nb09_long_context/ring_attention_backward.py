@@ -12,9 +12,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import structure
 from course_lib.checks.answers import plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._operations import Operations
 
@@ -172,7 +171,7 @@ EXERCISE = Exercise(
     passed="gradients of keys and values have been at every rank, and are home",
     contract=Contract(
         takes="as ring_attention; out and lse are its exact results",
-        allowed=structure.POINT_TO_POINT,
+        allowed=POINT_TO_POINT,
         sends="each rank sends n - 1 blocks of keys and values, and n - 1 or n of their gradients, "
         "to the next rank",
         holds="no tensor is larger than the scores of one block of queries against one of keys "

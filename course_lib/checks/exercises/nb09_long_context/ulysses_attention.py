@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import structure
+from course_lib.checks import traffic_limits
 from course_lib.checks.answers import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -125,7 +125,7 @@ def _too_much(case: Case, observation: Observation) -> Finding | None:
     nbytes = 4 * local * (n - 1) // n
     rule = "four exchanges, q, k, v and the output, of each of which (n - 1)/n goes elsewhere"
     for rank, seen in enumerate(observation.values):
-        if finding := structure.sent(observation, rank, nbytes, nbytes, rule):
+        if finding := traffic_limits.sent(observation, rank, nbytes, nbytes, rule):
             return finding
         most = 4 * batch * heads // n * tokens * tokens * size
         if seen["products"] > most:

@@ -1,0 +1,1224 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 09 · Long context
+#
+# **After this lesson you can**
+#
+# - say what a sequence of 128 k tokens costs in memory, and what FlashAttention saves of it;
+# - cut one sequence over ranks and compute the same attention and the same gradients as one
+#   process;
+# - predict how long a causal ring stands idle, and split the tokens so that it does not;
+# - count the bytes of ring, all-gather and Ulysses, and say which of them fits where;
+# - train on documents that share a sequence, without one seeing another.
+#
+# **You need** `isend` and `recv` from [lesson 00](00_ranks.ipynb) and the ring of
+# [lesson 02](02_ring_all_reduce.ipynb). **It takes** 90 minutes to the end of section 6, 30 for
+# sections 7 and 8 and 20 for the assignment; sections 9 to 12 are optional. The machine needs a
+# minute. Each exercise says how hard it is (● a few lines, ●● two ideas together, ●●● the hard one)
+# and how long it takes.
+
+# %%
+
+import time
+from types import SimpleNamespace
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from course_lib import check, guessed, hint, run_ranks, solved, yours_or
+from course_lib.techniques import context_parallel
+from course_lib.text import table
+
+# %% [markdown]
+# At hand: [a glossary](../docs/glossary.md), [the torch calls](../docs/torch_calls.md) and
+# [all exercises](../docs/exercises.md). What you have passed so far, by your notebooks as they were
+# last saved:
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.classroom import status_view
+
+status_view()
+
+# %% [markdown]
+# ## 1. The problem, as a number
+#
+# A book has about 128 k tokens. Suppose one sequence is that long, and the model is of the size of
+# Llama 3 8B: 32 layers of width 4096, 32 heads of size 128 that share 8 heads of keys and values,
+# and a vocabulary of 128,256 symbols.
+#
+# **Predict.** Attention compares every token with every other. How many GB is the matrix of scores
+# in *one* layer, all heads, at two bytes per score?
+
+# %%
+### BEGIN SOLUTION
+guess_scores_gb = 1100
+### END SOLUTION
+
+# %%
+TOKENS, WIDTH, LAYERS, HEADS, KV_HEADS, SIZE = 131_072, 4096, 32, 32, 8, 128
+GB = 1e9
+
+kept = 34 * TOKENS * WIDTH  # a layer without its scores (Korthikanti et al. 2022), 16 bits
+memory = {
+    "scores of one layer": HEADS * TOKENS**2 * 2,
+    "activations of one layer": kept,
+    f"activations of {LAYERS} layers": LAYERS * kept,
+    f"inputs of {LAYERS} layers": LAYERS * TOKENS * WIDTH * 2,
+    "logits in float32": TOKENS * 128_256 * 4,
+}
+for what, nbytes in memory.items():
+    print(f"{what:28}{nbytes / GB:7.1f} GB")
+print("your guess:", guessed(guess_scores_gb))
+
+# %% [markdown]
+# **Explain.** The scores grow with the *square* of the length. FlashAttention (Dao et al. 2022)
+# never stores them: it goes over the keys block by block and keeps a running softmax. That takes
+# the first line away, and with it the square.
+#
+# The other lines stay, and they grow with the length itself. A layer keeps 34 bytes per token and
+# unit of width for its backward (in 16 bits, scores not counted). With [activation
+# checkpointing](07_less_memory.ipynb) only the inputs of the layers remain, 34 GB. But the layer
+# that is being recomputed needs its 18 GB, and the logits 67 GB. On one GPU with 80 GB this cannot
+# be, and a sequence of a million tokens takes eight times as much. *FlashAttention makes attention
+# linear in memory. It does not make one device larger.*
+#
+# The batch is one sequence, so data parallelism has nothing to cut. What is left to cut is the
+# sequence itself: **context parallelism**. Each of $n$ ranks gets $1/n$ of the tokens, and all of
+# the layer that treats each token by itself (norms, projections, MLP, loss) runs on those alone.
+# Only attention looks at other tokens. How it can do so without any rank ever having them all is
+# the subject of this lesson.
+#
+# **Is that not sequence parallelism?** The words are mixed up, the ideas are two. *Sequence
+# parallelism* (Korthikanti et al. 2022, the assignment of [lesson 04](04_tensor_parallel.ipynb))
+# helps a tensor parallel group: it splits norms and dropout by tokens, and *gathers all tokens* for
+# attention and MLP, whose weights are split. It ends where tensor parallelism ends, at the eight
+# GPUs of a machine, since every layer sends several tensors as large as the activations. *Context
+# parallelism* keeps the weights whole and never gathers the tokens. What it sends is keys and
+# values, and these are small:
+
+# %%
+per_layer = 2 * 4 * (8 - 1) / 8 * TOKENS * WIDTH  # lesson 04, forward: half of 8bsh(t-1)/t, bf16
+ring_of_8 = 2 * (8 - 1) / 8 * TOKENS * KV_HEADS * SIZE * 2
+print(f"tensor parallel with sequence parallelism, 8 ranks: {per_layer / GB:.2f} GB sent per layer")
+print(f"context parallel, 8 ranks:                          {ring_of_8 / GB:.2f} GB")
+
+# %% [markdown]
+# (Forward, by each rank.) The two go together: tensor parallel inside a machine, context parallel
+# across machines.
+#
+# **Who solved it, and when.** Liu, Zaharia and Abbeel sent keys and values round a ring while each
+# device works on the block that it has (Ring Attention, 2023, [arXiv
+# 2310.01889](https://arxiv.org/abs/2310.01889)). Brandon et al. gave every device tokens from all
+# over the sequence, so that a causal ring is balanced (Striped Attention, 2023, [arXiv
+# 2311.09431](https://arxiv.org/abs/2311.09431)). Jacobs et al. exchanged tokens for heads
+# (DeepSpeed Ulysses, 2023, [arXiv 2309.14509](https://arxiv.org/abs/2309.14509)). Llama 3 gathered
+# keys and values at once, and balanced by chunks from both ends (2024, section 3.3.2, [arXiv
+# 2407.21783](https://arxiv.org/abs/2407.21783)). You will build all of them.
+
+# %% [markdown]
+# ## 2. Two softmaxes become one
+#
+# A rank will have all keys, but never all at once. So: can attention over keys A and attention over
+# keys B be put together, when the scores are long gone?
+#
+# The softmax of one query over keys A is
+#
+# $$\text{out}_A = \frac{\sum_{j \in A} e^{s_j} v_j}{\sum_{j \in A} e^{s_j}}
+# \qquad\qquad \text{lse}_A = \log \sum_{j \in A} e^{s_j}$$
+#
+# The output alone is not enough: it does not say how large its denominator was. So keep the
+# denominator too, as a logarithm, since $e^s$ soon overflows. The field calls it **lse**, for
+# log-sum-exp. FlashAttention's kernels return it beside the output.
+#
+# ### Exercise 1: `partial_attention` (● 10 minutes)
+#
+# Attention of some queries over some keys, with its lse. The scores are $qk^T/\sqrt{D}$; a query
+# sees the keys for which `visible` is True. It may see none at all: then its output is 0 and its
+# lse $-\infty$, the logarithm of an empty sum.
+
+
+# %% exercise="partial_attention"
+def partial_attention(q, k, v, visible):
+    """(out, lse) of queries (B, H, T, D) over keys (B, H, K, D); visible is (T, K)."""
+    ### BEGIN SOLUTION
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(~visible, float("-inf"))
+    lse = scores.logsumexp(-1)
+    finite = lse.masked_fill(lse == float("-inf"), 0)
+    return (scores - finite.unsqueeze(-1)).exp() @ v, lse
+    ### END SOLUTION
+
+
+# %% check="partial_attention"
+check(partial_attention)
+
+# %% [markdown]
+# Stuck, here or later? `hint(partial_attention)` gives a nudge, `hint(partial_attention, 2)` more,
+# and `hint(partial_attention, 3)` almost the answer.
+#
+# ### Exercise 2: `merge_partials` (●● 10 minutes)
+#
+# Now put two together. The denominator of the whole is $e^{\text{lse}_A} + e^{\text{lse}_B}$. What
+# is its logarithm, and which share of the output is A's?
+
+
+# %% exercise="merge_partials"
+def merge_partials(out_a, lse_a, out_b, lse_b):
+    """(out, lse) over keys A and B together."""
+    ### BEGIN SOLUTION
+    lse = torch.logaddexp(lse_a, lse_b)
+    finite = lse.masked_fill(lse == float("-inf"), 0)
+    share_a, share_b = ((each - finite).exp().unsqueeze(-1) for each in (lse_a, lse_b))
+    return out_a * share_a + out_b * share_b, lse
+    ### END SOLUTION
+
+
+# %% check="merge_partials"
+check(merge_partials)
+
+# %% [markdown]
+# One process, four blocks of keys, merged in an order drawn by lot:
+
+
+# %%
+def attention(q, k, v):
+    """Causal attention in one process, by torch."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def drawn(tokens, heads=2, size=8, how_many=3):
+    torch.manual_seed(0)
+    return torch.randn(how_many, 1, heads, tokens, size, dtype=torch.float64)
+
+
+def merge_in_place(out_a, lse_a, out_b, lse_b):
+    out, lse = out_a.clone(), lse_a.clone()
+    context_parallel.merge(out, lse, out_b, lse_b)
+    return out, lse
+
+
+def attend_masked(q, k, v, visible):
+    return context_parallel.attend(q, k, v, visible[None, None], q.shape[-1] ** -0.5)
+
+
+my_partial = yours_or(partial_attention, attend_masked)
+my_merge = yours_or(merge_partials, merge_in_place)
+some_q, some_k, some_v = drawn(64)
+triangle = torch.ones(64, 64, dtype=torch.bool).tril()
+merged = None
+for block in (2, 0, 3, 1):
+    keys = slice(16 * block, 16 * (block + 1))
+    found = my_partial(some_q, some_k[:, :, keys], some_v[:, :, keys], triangle[:, keys])
+    merged = found if merged is None else my_merge(*merged, *found)
+apart = (merged[0] - attention(some_q, some_k, some_v)).abs().max().item()
+print("equal to attention over all keys, within 1e-12:", apart < 1e-12)
+
+# %% [markdown]
+# **Explain.** The order does not matter, and no block has seen another. That is the whole secret:
+# blocks may come from anywhere, at any time. From a neighbour, for example.
+
+# %% [markdown]
+# ## 3. A ring of keys and values
+#
+# Rank $r$ keeps its queries. Its keys and values go to rank $r+1$, from there to $r+2$, and so on.
+# In each step every rank hands on the block that it has and gets one from the rank before. After
+# $n-1$ steps all have seen all blocks, and none has ever held more than two.
+#
+# ### Exercise 3: `pass_on` (● 10 minutes)
+#
+# The step of that ring, as a warm-up. Every rank sends its tensors to the next one and returns
+# those of the one before. If all ranks send first and wait, nobody receives: see [lesson
+# 00](00_ranks.ipynb).
+
+
+# %% exercise="pass_on"
+def pass_on(tensors):
+    """Sends tensors to rank + 1 and returns, in a list, what rank - 1 has sent."""
+    ### BEGIN SOLUTION
+    n, rank = dist.get_world_size(), dist.get_rank()
+    if n == 1:
+        return list(tensors)
+    sending = [dist.isend(tensor, dst=(rank + 1) % n) for tensor in tensors]
+    arrived = [torch.empty_like(tensor) for tensor in tensors]
+    for tensor in arrived:
+        dist.recv(tensor, src=(rank - 1) % n)
+    for work in sending:
+        work.wait()
+    return arrived
+    ### END SOLUTION
+
+
+# %% check="pass_on"
+check(pass_on)
+
+# %% [markdown]
+# ### Exercise 4: `ring_attention` (●●● 20 minutes)
+#
+# Now the whole. Each rank has `q`, `k` and `v` of its own tokens. `positions` is a list: where in
+# the sequence the tokens of each rank are. With eight tokens on two ranks it may be `[[0, 1, 2, 3],
+# [4, 5, 6, 7]]`, as tensors, but any other split must do as well (section 5 says why). Attention is
+# causal: a query sees the keys whose position is not larger than its own.
+#
+# - Begin with your own block, where every query sees at least itself.
+# - Then hand on, receive, and merge what the new block adds. Whose block is it after $s$ steps?
+# - The last block that arrives is not handed on.
+#
+# Use your three functions.
+
+
+# %% exercise="ring_attention"
+def ring_attention(q, k, v, positions):
+    """(out, lse) of this rank's queries over the keys of all ranks; positions by rank."""
+    ### BEGIN SOLUTION
+    n, rank = dist.get_world_size(), dist.get_rank()
+    mine = positions[rank]
+    out, lse = partial_attention(q, k, v, mine[:, None] >= mine)
+    for step in range(1, n):
+        k, v = pass_on([k, v])
+        visible = mine[:, None] >= positions[(rank - step) % n]
+        out, lse = merge_partials(out, lse, *partial_attention(q, k, v, visible))
+    return out, lse
+    ### END SOLUTION
+
+
+# %% check="ring_attention"
+check(ring_attention)
+
+# %% [markdown]
+# **Predict.** One sequence of 512 tokens. On one rank the largest tensor that attention makes is
+# the matrix of scores. How many times smaller is the largest tensor of a rank of a ring of four? Of
+# eight?
+
+# %%
+### BEGIN SOLUTION
+guess_smaller = [16, 64]
+### END SOLUTION
+
+
+# %%
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Largest(TorchDispatchMode):
+    """Notes the bytes of the largest tensor that is made inside."""
+
+    nbytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.nbytes = max(self.nbytes, result.nbytes)
+        return result
+
+
+def the_courses_ring(q, k, v, positions):
+    pieces = tuple(tuple(range(p, p + 1) for p in each.tolist()) for each in positions)
+    return context_parallel.ring_attention(q, k, v, context_parallel.TokenSplit(pieces))
+
+
+def my_ring(q, k, v, positions):
+    return ring_attention(q, k, v, positions)[0]
+
+
+ring = my_ring if solved(ring_attention) else the_courses_ring
+
+
+def ring_against_one_process(tokens):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    whole = drawn(tokens)
+    positions = list(torch.arange(tokens).chunk(n))
+    q, k, v = (each[:, :, positions[rank]].contiguous() for each in whole)
+    with Largest() as made:
+        out = ring(q, k, v, positions)
+    wanted = attention(*whole)[:, :, positions[rank]]
+    return (out - wanted).abs().max().item() < 1e-12, made.nbytes
+
+
+for n in (1, 2, 4, 8):
+    run = run_ranks(ring_against_one_process, n, 512, observe=False)
+    equal, largest = all(same for same, _ in run), max(nbytes for _, nbytes in run)
+    print(f"{n} ranks: equal to one process {equal}, largest tensor {largest / 2**10:6.0f} KiB")
+print("your guess, 4 and 8 ranks:", guessed(guess_smaller))
+
+# %% [markdown]
+# **Explain.** A block of queries against a block of keys is $(T/n)^2$ scores: with $n$ ranks $n^2$
+# times fewer at a time. (On a GPU a fused kernel does not store even these. What is left then is
+# $q$, $k$, $v$ and the output of $T/n$ tokens.)
+
+# %% [markdown]
+# ## 4. The way back
+#
+# To train, gradients have to come back. Query gradients stay at home: a rank's queries are here,
+# and the keys come by. But the gradient of a *key* is a sum over all queries that saw it, and these
+# are on all ranks. So it has to travel.
+#
+# For one block, with $P = e^{S - \text{lse}}$ (a softmax over *all* keys, of which the block has
+# some columns) and the gradient $g$ of the output:
+#
+# $$dV = P^T g \qquad dS = P \circ (g V^T - \delta) \qquad dQ = \frac{dS\,K}{\sqrt{D}} \qquad
+# dK = \frac{dS^T Q}{\sqrt{D}}$$
+#
+# Here $\delta = \text{rowsum}(g \circ \text{out})$ is one number per query. It stands for all the
+# other keys in the derivative of the softmax: that is why a block needs to know nothing of the
+# others but `out` and `lse`, which the forward pass has kept.
+#
+# ### Exercise 5: `ring_attention_backward` (●●● 25 minutes)
+#
+# Keys and values go round once more, and behind each block goes a second one: the gradients of
+# these keys and values, as far as they have been summed up. Every rank adds its part and hands all
+# four on. After $n-1$ steps all parts are in. Where is a block then, and how does its gradient get
+# home?
+
+
+# %% exercise="ring_attention_backward"
+def ring_attention_backward(q, k, v, positions, out, lse, grad_out):
+    """(grad_q, grad_k, grad_v) of this rank's tokens. out and lse are ring_attention's."""
+    ### BEGIN SOLUTION
+    n, rank = dist.get_world_size(), dist.get_rank()
+    scale = q.shape[-1] ** -0.5
+    delta = (grad_out * out).sum(-1, keepdim=True)
+    grad_q, grad_k, grad_v = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    for step in range(n):
+        if step > 0:
+            k, v, grad_k, grad_v = pass_on([k, v, grad_k, grad_v])
+        visible = positions[rank][:, None] >= positions[(rank - step) % n]
+        scores = (q @ k.mT * scale).masked_fill(~visible, float("-inf"))
+        weights = (scores - lse.unsqueeze(-1)).exp()
+        grad_scores = weights * (grad_out @ v.mT - delta) * scale
+        grad_q += grad_scores @ k
+        grad_k += grad_scores.mT @ q
+        grad_v += weights.mT @ grad_out
+    if n > 1:
+        grad_k, grad_v = pass_on([grad_k, grad_v])
+    return grad_q, grad_k, grad_v
+    ### END SOLUTION
+
+
+# %% check="ring_attention_backward"
+check(ring_attention_backward)
+
+# %% [markdown]
+# Forward and backward together make an operation that autograd takes like any other. Is it the same
+# as attention in one process, gradient for gradient?
+
+
+# %%
+class RingAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, positions):
+        out, lse = ring_attention(q, k, v, positions)
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.positions = positions
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient):
+        q, k, v, out, lse = ctx.saved_tensors
+        found = ring_attention_backward(q, k, v, ctx.positions, out, lse, gradient.contiguous())
+        return *found, None
+
+
+both = solved(ring_attention) and solved(ring_attention_backward)
+differentiable_ring = RingAttention.apply if both else the_courses_ring
+
+
+def gradients_against_one_process(tokens):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    positions = list(torch.arange(tokens).chunk(n))
+    *whole, weights = drawn(tokens, how_many=4)
+    leaves = [each[:, :, positions[rank]].clone().requires_grad_() for each in whole]
+    (differentiable_ring(*leaves, positions) * weights[:, :, positions[rank]]).sum().backward()
+
+    all_of_it = [each.clone().requires_grad_() for each in whole]
+    (attention(*all_of_it) * weights).sum().backward()
+    pairs = zip(leaves, all_of_it, strict=True)
+    return [(a.grad - b.grad[:, :, positions[rank]]).abs().max().item() for a, b in pairs]
+
+
+run = run_ranks(gradients_against_one_process, 4, 64)
+names = ("queries", "keys", "values")
+for name, *apart in zip(names, *run, strict=True):
+    print(f"gradients of {name} on 4 ranks within 1e-12 of one process: {max(apart) < 1e-12}")
+block = 2 * 2 * 16 * 8 * 8  # keys and values, 2 heads, 16 tokens of size 8, float64
+print("sent by each rank, in blocks of keys and values:", run.trace.traffic().sent[0] / block)
+
+# %% [markdown]
+# **Explain.** Three blocks forward. Backward three blocks again, and the gradients of as many, plus
+# one step home if your own part travels with them: ten blocks in all. (A rank that adds its own
+# part only when its gradients come home saves that step: nine. The library's does.)
+
+# %% [markdown]
+# ## 5. The causal triangle
+#
+# With a causal mask half of all pairs are hidden. Who has the other half? Rank 0 has the first
+# tokens, which see almost nothing. The last rank has those that see everything. And a ring goes at
+# the pace of its slowest member.
+#
+# **Predict.** Four ranks, plain split (rank 0 has the first quarter, and so on). Blocks in which
+# nothing is seen are not computed, and a block on the diagonal is half the work. What share of the
+# time of all four ranks is idle?
+
+# %%
+### BEGIN SOLUTION
+guess_idle = 3 / 7
+### END SOLUTION
+
+# %% [markdown]
+# ### Exercise 6: `causal_work` (● 5 minutes)
+#
+# Count it. Given the positions of all ranks, return a table: for rank $r$ and step $s$ of the ring,
+# the number of pairs (query, key) in which rank $r$'s query sees a key of the block that it has at
+# that step.
+
+
+# %% exercise="causal_work"
+def causal_work(positions):
+    """For each rank a row, and in it for each step: the visible pairs of its queries and keys."""
+    ### BEGIN SOLUTION
+    n = len(positions)
+    return [
+        [int((positions[r][:, None] >= positions[(r - s) % n]).sum()) for s in range(n)]
+        for r in range(n)
+    ]
+    ### END SOLUTION
+
+
+# %% check="causal_work"
+check(causal_work)
+
+
+# %%
+def work_of_the_course(positions):
+    pieces = tuple(tuple(range(p, p + 1) for p in each.tolist()) for each in positions)
+    return context_parallel.work(context_parallel.TokenSplit(pieces))
+
+
+my_work = yours_or(causal_work, work_of_the_course)
+
+
+def in_blocks(positions):
+    """The table in units of a whole block of queries against a whole block of keys."""
+    block = len(positions[0]) ** 2
+    return [
+        [pairs / block for pairs in row] for row in torch.as_tensor(my_work(positions)).tolist()
+    ]
+
+
+def idle_share(work):
+    """Each step lasts as long as its busiest rank."""
+    lasts = sum(max(of_ranks) for of_ranks in zip(*work, strict=True))
+    return 1 - sum(map(sum, work)) / (len(work) * lasts)
+
+
+plain = list(torch.arange(4096).chunk(4))
+print("plain split, in blocks        " + "".join(f"{f'step {s}':>8}" for s in range(4)))
+for rank_of_row, row in enumerate(in_blocks(plain)):
+    print(f"                       rank {rank_of_row}" + "".join(f"{cell:8.2f}" for cell in row))
+print(f"idle: {idle_share(in_blocks(plain)):.1%} of the time of all ranks")
+print("your guess:", guessed(guess_idle))
+
+# %% [markdown]
+# **Explain.** Every step but the first lasts a whole block, since the last rank has one. The first
+# lasts half a block. So all ranks take $n - \frac12$ blocks of time, and together they have
+# $\frac{n^2}{2}$ blocks of work: idle is
+#
+# $$1 - \frac{n^2/2}{n\,(n - 1/2)} = \frac{n-1}{2n-1}$$
+#
+# With more ranks that goes to one half. (And an implementation that does not skip what is hidden
+# has no idle time: its ranks compute for nothing instead, as long.)
+#
+# **The cure** is to deal the tokens out otherwise. Cut the sequence into $2n$ chunks and give rank
+# $r$ two of them: number $r$ from the front and number $r$ from the end. One sees little, the other
+# much. This is the **zigzag** split; Llama 3 does it (section 3.3.2), and PyTorch calls it
+# head-tail.
+#
+# ### Exercise 7: `zigzag_positions` (● 10 minutes)
+#
+# Which positions does a rank hold? If $2n$ does not divide the length, raise a `ValueError` that
+# names both numbers.
+
+
+# %% exercise="zigzag_positions"
+def zigzag_positions(length, n, rank):
+    """The positions of rank's tokens: chunks rank and 2n - 1 - rank, of 2n."""
+    ### BEGIN SOLUTION
+    if length % (2 * n):
+        raise ValueError(f"{length} tokens cannot be cut into {2 * n} equal chunks")
+    chunks = torch.arange(length).chunk(2 * n)
+    return torch.cat([chunks[rank], chunks[2 * n - 1 - rank]])
+    ### END SOLUTION
+
+
+# %% check="zigzag_positions"
+check(zigzag_positions)
+
+# %% [markdown]
+# **Predict.** And with the zigzag split, what share is idle? And with stripes (rank $r$ has the
+# tokens $r$, $r+n$, $r+2n$, ...: Striped Attention)?
+
+# %%
+### BEGIN SOLUTION
+guess_idle_zigzag = 0
+guess_idle_striped = 0
+### END SOLUTION
+
+
+# %%
+def zigzag_of_the_course(length, n, rank):
+    return context_parallel.zigzag_split(length, n).positions(rank)
+
+
+one_zigzag = yours_or(zigzag_positions, zigzag_of_the_course)
+
+
+def my_zigzag(length, n):
+    return [torch.as_tensor(one_zigzag(length, n, each)) for each in range(n)]
+
+
+splits = {
+    "plain": lambda length, n: list(torch.arange(length).chunk(n)),
+    "zigzag": my_zigzag,
+    "striped": lambda length, n: [torch.arange(length)[each::n] for each in range(n)],
+}
+print("idle, of the time of all ranks" + "".join(f"{f'n = {n}':>9}" for n in (2, 4, 8, 16)))
+for name, split in splits.items():
+    shares = [idle_share(in_blocks(split(4096, n))) for n in (2, 4, 8, 16)]
+    print(f"{name:30}" + "".join(f"{share:9.1%}" for share in shares))
+print("your guesses:", guessed(guess_idle_zigzag, guess_idle_striped))
+
+# %% [markdown]
+# **Explain.** With zigzag every rank has two quarters of every block: from each other rank it sees
+# either both chunks with its second one, or one chunk with both of its own. All steps are the same
+# but for the diagonal of the first. With stripes every block is a triangle, with its diagonal or
+# without: what is idle is the diagonal. Zigzag has few long pieces, which kernels like; in a stripe
+# every block needs a mask.
+#
+# ### Where is my token?
+#
+# A rank's tokens no longer begin at 0, and with zigzag they are not even in a row. Attention does
+# not care, since the mask goes by `positions`. But rotary position embeddings turn a query by an
+# angle that depends on its position in the *sequence*. A rank that turns its tokens by their places
+# on the rank, 0, 1, 2, ..., makes no error that anybody sees: shapes fit, the loss falls.
+#
+# **Predict.** 64 tokens on four ranks, zigzag. On which ranks is the output right, if every rank
+# counts its own tokens from 0?
+
+# %%
+### BEGIN SOLUTION
+guess_right_ranks = []
+### END SOLUTION
+
+
+# %%
+def rotated_ring(by):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    positions = my_zigzag(64, n)
+    whole_q, whole_k, whole_v = drawn(64)
+    everywhere = torch.arange(64)
+    wanted = attention(
+        context_parallel.rotary(whole_q, everywhere),
+        context_parallel.rotary(whole_k, everywhere),
+        whole_v,
+    )[:, :, positions[rank]]
+    q, k, v = (each[:, :, positions[rank]].contiguous() for each in (whole_q, whole_k, whole_v))
+    counted = positions[rank] if by == "position" else torch.arange(len(positions[rank]))
+    q, k = (context_parallel.rotary(each, counted) for each in (q, k))
+    return (ring(q, k, v, positions) - wanted).abs().max().item() < 1e-12
+
+
+for by in ("position", "place on the rank"):
+    print(
+        f"turned by {by}: right on ranks",
+        [r for r, ok in enumerate(run_ranks(rotated_ring, 4, by)) if ok],
+    )
+print("your guess:", guessed(guess_right_ranks))
+
+# %% [markdown]
+# **Explain.** On none. Rotary embeddings depend only on *differences* of positions, so a rank whose
+# tokens are in a row would be right about its own block; but its keys go to others, and with zigzag
+# there is a gap inside of its own. The positions of the split go into the embedding, into the mask,
+# and into nothing else: norms, projections, MLP and loss treat each token by itself.
+
+# %% [markdown]
+# ## 6. Tokens for heads: Ulysses
+#
+# A quite different idea. A head needs all tokens, but it does not need the other heads. So
+# exchange: before attention each rank gives away $(n-1)/n$ of its heads and gets the tokens of the
+# others for the heads that it keeps. Then it has *all tokens of $H/n$ heads*, and attention is that
+# of one process, with any kernel and any mask. After it, back: all heads of $T/n$ tokens.
+#
+# The exchange is an **all-to-all**: rank $r$ sends part $s$ to rank $s$ and gets part $r$ of every
+# rank. With `dist.all_to_all(arrived, parts)`, both are lists of $n$ contiguous tensors.
+#
+# ### Exercise 8: `ulysses_attention` (●● 20 minutes)
+#
+# The sequence is split plainly: rank $r$ has piece $r$. Compute the causal attention of this rank's
+# tokens, all heads. If the ranks do not divide the heads, raise a `ValueError` that names both
+# numbers, before anything is sent. (Forward only. The backward of an all-to-all is the all-to-all
+# that brings everything back.)
+
+
+# %% exercise="ulysses_attention"
+def ulysses_attention(q, k, v):
+    """Output (B, H, T/n, D) for this rank's piece of the sequence; so are q, k and v."""
+    ### BEGIN SOLUTION
+    n, heads = dist.get_world_size(), q.shape[1]
+    if heads % n:
+        raise ValueError(f"{heads} heads cannot be shared by {n} ranks")
+
+    def exchange(x, cut, join):
+        parts = [part.contiguous() for part in x.chunk(n, cut)]
+        arrived = [torch.empty_like(part) for part in parts]
+        dist.all_to_all(arrived, parts)
+        return torch.cat(arrived, join)
+
+    q, k, v = (exchange(x, 1, 2) for x in (q, k, v))
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return exchange(out, 2, 1)
+    ### END SOLUTION
+
+
+# %% check="ulysses_attention"
+check(ulysses_attention)
+
+# %% [markdown]
+# It is balanced by itself: every rank has the whole triangle, of its heads. And it ends where the
+# heads end. Llama 3 8B has 8 heads of keys and values: on 16 ranks they would have to be repeated.
+
+# %% [markdown]
+# ## 7. What is sent
+#
+# A third way is the simplest: **all-gather**. Every rank gathers all keys and values at once and
+# attends with its own queries. Llama 3 does this, for two reasons that its section 3.3.2 gives: any
+# mask is easy then, and with grouped-query attention keys and values are so small that gathering
+# them costs little beside attention.
+#
+# ### Exercise 9: `context_bytes` (●● 10 minutes)
+#
+# How many bytes does one rank send in the forward pass of one layer, for each of the three? An
+# all-gather by a ring sends each rank's part on $n-1$ times. There are `heads` heads of queries and
+# of the output, and `kv_heads` of keys and of values. $n$ divides all of them, and the tokens.
+
+
+# %% exercise="context_bytes"
+def context_bytes(tokens, n, heads, kv_heads, head_size, element_size):
+    """Bytes sent by one rank: (ring, all_gather, ulysses)."""
+    ### BEGIN SOLUTION
+    token = head_size * element_size  # bytes of one head of one token
+    ring = (n - 1) * tokens // n * 2 * kv_heads * token
+    ulysses = (n - 1) * tokens // n * 2 * (heads + kv_heads) * token / n
+    return ring, ring, ulysses
+    ### END SOLUTION
+
+
+# %% check="context_bytes"
+check(context_bytes)
+
+# %% [markdown]
+# **Predict.** 64 tokens, 4 heads of each, on two and on four ranks. Which of the three sends least?
+
+# %%
+### BEGIN SOLUTION
+guess_least_of_two = "all the same"
+guess_least_of_four = "Ulysses"
+### END SOLUTION
+
+
+# %%
+def all_gather_attention(q, k, v, positions):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    both = torch.stack([k, v])
+    parts = [torch.empty_like(both) for _ in range(n)]
+    dist.all_gather(parts, both)
+    keys, values = torch.cat(parts, 3)
+    return my_partial(q, keys, values, positions[rank][:, None] >= torch.cat(positions))[0]
+
+
+def ulysses_of_the_course(q, k, v):
+    n = dist.get_world_size()
+    split = context_parallel.plain_split(q.shape[2] * n, n)
+    return context_parallel.ulysses_attention(q, k, v, split)
+
+
+my_ulysses = yours_or(ulysses_attention, ulysses_of_the_course)
+ways = {
+    "ring": ring,
+    "all-gather": all_gather_attention,
+    "Ulysses": lambda q, k, v, positions: my_ulysses(q, k, v),
+}
+
+
+def bytes_by_the_course(tokens, n, heads, kv_heads, head_size, element_size):
+    split = context_parallel.plain_split(tokens, n)
+    shape = (kv_heads, head_size, element_size)
+    ring_bytes, _ = context_parallel.ring_bytes(split, 0, 1, *shape)
+    ulysses_bytes, _ = context_parallel.ulysses_bytes(split, 0, 1, heads, *shape)
+    return ring_bytes, ring_bytes, ulysses_bytes
+
+
+def one_way(attend):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    positions = list(torch.arange(64).chunk(n))
+    whole = drawn(64, heads=4)
+    out = attend(*(each[:, :, positions[rank]].contiguous() for each in whole), positions)
+    return (out - attention(*whole)[:, :, positions[rank]]).abs().max().item() < 1e-12
+
+
+my_bytes = yours_or(context_bytes, bytes_by_the_course)
+for n in (2, 4):
+    for (name, attend), formula in zip(ways.items(), my_bytes(64, n, 4, 4, 8, 8), strict=True):
+        run = run_ranks(one_way, n, attend)
+        print(f"{n} ranks, {name:10} right: {all(run)}, ", end="")
+        print(f"by formula {formula:6.0f} bytes, sent {run.trace.traffic().sent[0]}")
+print("your guesses:", guessed(guess_least_of_two, guess_least_of_four))
+
+# %% [markdown]
+# **Explain.** Ring and all-gather send the same bytes: every block has to come to every rank. They
+# differ in *when*, and in what is held. The ring holds two blocks and can hide a block's journey
+# behind the attention to the one before (section 11). The all-gather waits first and holds all keys
+# and values, $n$ times the memory of the ring.
+#
+# Ulysses sends $q$ and the output too, but of all that only $1/n$ to each rank. With twice the
+# ranks and twice the tokens, a rank sends as much as before: $4Nh/P$ elements in the words of the
+# paper, with $N$ tokens, width $h$ and $P$ ranks. With few heads of keys and values the balance
+# tips. For the model of section 1:
+
+# %%
+rows = [("ranks", "ring, GB", "all-gather, GB", "Ulysses, GB")]
+for n in (2, 4, 8):
+    sizes = my_bytes(TOKENS, n, HEADS, KV_HEADS, SIZE, 2)
+    rows.append((str(n), *(f"{nbytes / GB:.2f}" for nbytes in sizes)))
+print(table(rows))
+
+# %% [markdown]
+# Ulysses sends $\frac{H + K}{nK}$ times what the ring sends, with $H$ heads of queries and $K$ of
+# keys: here $5/n$. More on two and on four ranks, less on eight.
+
+
+# %% [markdown]
+# ## 8. A real model, and PyTorch's own
+#
+# A whole GPT in two lines: `ContextParallelGPT` takes a model as one process has it and changes
+# only where tokens look at each other and at their positions. Its attention can be exchanged, so
+# here it runs with yours (if you have passed it), on a zigzag split of sequences of 21 tokens,
+# which four ranks cannot share evenly.
+#
+# One thing is new: the loss. Each rank has the targets of its own tokens, and the mean is over all
+# of them. With five tokens here and six there, the mean of the ranks' means would be another
+# number.
+
+# %%
+from course_lib.models import batches, tiny_gpt
+from course_lib.models.tiny_gpt import token_loss
+
+
+def my_attention(q, k, v, split, group=None, **options):
+    """Yours, as the library calls it, where all ranks have as many tokens."""
+    if len(set(split.sizes)) > 1:
+        return context_parallel.ring_attention(q, k, v, split, group, **options)
+    positions = [split.positions(rank) for rank in range(split.ranks)]
+    return differentiable_ring(q.contiguous(), k.contiguous(), v.contiguous(), positions)
+
+
+def train(model, loss_of, finish=lambda: None):
+    optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.5), []
+    for tokens, targets in batches(4, 16):
+        loss = loss_of(tokens, targets)
+        loss.backward()
+        finish()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
+def alone():
+    model = tiny_gpt(hidden=32, seed=0)
+    return train(model, lambda tokens, targets: token_loss(model(tokens), targets))
+
+
+def on_a_ring():
+    whole = tiny_gpt(hidden=32, seed=0)
+    model = context_parallel.ContextParallelGPT(whole, attention=my_attention)
+    return train(model, model.loss, lambda: context_parallel.average_gradients(model))
+
+
+print("one process: " + " ".join(f"{loss:.4f}" for loss in alone()))
+for n in (2, 3, 4):
+    losses = run_ranks(on_a_ring, n, observe=False)[0]
+    print(f"{n} ranks:     " + " ".join(f"{loss:.4f}" for loss in losses))
+
+# %% [markdown]
+# The weights are whole on every rank, and each rank's gradient is a summand from its own tokens. So
+# gradients are averaged as in [data parallelism](03_data_parallel.ipynb), and the ranks of a
+# context group may share weights and optimizer state by [ZeRO](06_zero.ipynb) with those of a data
+# parallel one. To the optimizer a piece of a sequence is a piece of the batch.
+#
+# **PyTorch's own** is `context_parallel` in `torch.distributed.tensor.experimental`: a context in
+# which `scaled_dot_product_attention` runs as a ring, or after an all-gather. Its kernels are those
+# of GPUs. On a CPU it says so:
+
+# %% tags=["nbval-ignore-output"]
+from torch.distributed.tensor import experimental
+
+
+def with_pytorch():
+    mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+    q, k, v = drawn(64)
+    buffers = {"buffers": [q, k, v], "buffer_seq_dims": [2, 2, 2]}
+    try:
+        with experimental.context_parallel(mesh, **buffers):
+            F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    except (NotImplementedError, RuntimeError) as refusal:
+        return f"{type(refusal).__name__}: {refusal}"
+    return "it runs on a CPU by now"
+
+
+print(run_ranks(with_pytorch, 2, observe=False)[0][:160])
+
+# %% [markdown]
+# What lies below can be tried all the same: its ring takes any kernel that gives an output and its
+# lse, and torch has one for CPUs. (These are private names, of torch 2.13; other versions may have
+# moved them.)
+
+
+# %%
+def pytorchs_ring(tokens):
+    from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
+    from torch.distributed.tensor.experimental._context_parallel import _load_balancer as balance
+
+    n, rank = dist.get_world_size(), dist.get_rank()
+    dealt = balance._HeadTailLoadBalancer(tokens, n, "cpu")._generate_indices().flatten()
+    positions = [each.sort().values for each in dealt.chunk(n)]
+    theirs._cp_options.enable_load_balance = True
+    theirs.set_rotate_method("alltoall")
+    kernel = theirs.aten._scaled_dot_product_flash_attention_for_cpu
+    whole = drawn(tokens)
+    q, k, v = (each[:, :, positions[rank]].contiguous() for each in whole)
+    out = theirs._templated_ring_attention(dist.group.WORLD, 2, kernel, q, k, v, is_causal=True)[0]
+    wanted = attention(*whole)[:, :, positions[rank]]
+    return (out - wanted).abs().max().item() < 1e-6, [each.tolist() for each in positions]
+
+
+def my_ring_by_zigzag(tokens):
+    positions = my_zigzag(tokens, dist.get_world_size())
+    rank = dist.get_rank()
+    return ring(*(each[:, :, positions[rank]].contiguous() for each in drawn(tokens)), positions)
+
+
+try:
+    theirs = run_ranks(pytorchs_ring, 4, 64)
+except ImportError:
+    print("this version of torch keeps its ring elsewhere")
+else:
+    mine = run_ranks(my_ring_by_zigzag, 4, 64)
+    print("PyTorch's ring equals one process:", all(equal for equal, _ in theirs))
+    same = theirs[0][1] == [each.tolist() for each in my_zigzag(64, 4)]
+    print("its split is the zigzag split:", same)
+    print("bytes sent by rank 0: PyTorch's", theirs.trace.traffic().sent[0], end=", ")
+    print("yours", mine.trace.traffic().sent[0])
+
+# %% [markdown]
+# PyTorch skips what zigzag hides without a mask: from a rank before it a rank needs only the first
+# half of the keys, for a rank behind it only the second half of the queries. That is why its ring
+# works with kernels that know no masks but "causal" and "everything".
+
+# %% [markdown]
+# ## 10. Explore
+#
+# 24 tokens. The triangle has a row for each query and a column for each key; the colour is the rank
+# that computes the pair, the number the step of the ring at which it does. The bars are the same
+# work, step by step, and grey is waiting.
+
+# %%
+from course_lib.views.context_explorer import context_explorer
+
+context_explorer(own=one_zigzag)
+
+# %% [markdown]
+# **Explore.** Plain split: at which step has rank 1 nothing to do? Zigzag: look at step 1 alone.
+# Which pairs has rank 0 there? Then three documents: which split is idle least, and why is zigzag
+# not the answer any more?
+#
+# <details><summary>Answers</summary>
+#
+# At steps 2 and 3: what arrives then are later tokens, of ranks 3 and 2. With zigzag rank 0 has at
+# step 1 its last three tokens against all six of rank 3, and nothing for its first three. With
+# documents of 5, 11 and 8 tokens stripes are idle least: whatever the mask is, every rank has
+# tokens of every document. Zigzag is made for one triangle, and with several of them the halves no
+# longer match. (That is one reason to gather keys and values instead: without steps nobody waits at
+# each.)
+#
+# </details>
+
+# %% [markdown]
+# ## 11. At scale: when does the ring hide?
+#
+# While a rank attends to one block, the next can travel. If it arrives in time, the ring costs
+# nothing. A block of $T$ tokens takes a time that grows with $T$ to travel, and attention to it one
+# that grows with $T^2$. So it is a question of tokens *per rank*, not of ranks.
+#
+# **Predict.** The attention of section 1 on A100s that reach half of their peak, zigzag split, 2048
+# tokens per rank. Does a block travel in time over NVLink (300 GB/s)? Between machines, over
+# InfiniBand (25 GB/s)?
+
+# %%
+### BEGIN SOLUTION
+guess_nvlink = True
+guess_infiniband = False
+### END SOLUTION
+
+# %% [markdown]
+# Below, two rings run on four real ranks and are replayed on modelled machines. One waits for a
+# block and then attends, like your `ring_attention`. The other starts the journey first and attends
+# meanwhile. Messages have their real size; attention takes the time that it would take on an A100.
+
+# %%
+from dataclasses import replace
+
+from course_lib.simulate import LINKS, dgx_a100, replay
+
+REACHED = 0.5 * 312e12  # floating-point operations per second
+lengths = (512, 2048, 8192)  # tokens per rank
+
+
+def attention_seconds(tokens):
+    """Half of all pairs are seen, each for 4 operations per head and unit of its size."""
+    return 4 * HEADS * SIZE * tokens**2 / 2 / REACHED
+
+
+def neighbours():
+    n, rank = dist.get_world_size(), dist.get_rank()
+    return (rank + 1) % n, (rank - 1) % n
+
+
+def waiting(block, attend):
+    following, before = neighbours()
+    attend()
+    for _ in range(dist.get_world_size() - 1):
+        coming = torch.empty_like(block)
+        sending = dist.isend(block, dst=following)
+        dist.recv(coming, src=before)
+        sending.wait()
+        block = coming
+        attend()
+
+
+def ahead(block, attend):
+    following, before = neighbours()
+    for _ in range(dist.get_world_size() - 1):
+        coming = torch.empty_like(block)
+        works = [dist.isend(block, dst=following), dist.irecv(coming, src=before)]
+        attend()
+        for work in works:
+            work.wait()
+        block = coming
+    attend()
+
+
+def travel(execute, tokens):
+    began = []
+    block = torch.zeros(2, KV_HEADS, tokens, SIZE, dtype=torch.bfloat16)
+    dist.barrier()
+    execute(block, lambda: began.append(time.monotonic()))
+    return began
+
+
+def replayed(execute, tokens, clusters):
+    run = run_ranks(travel, 4, execute, tokens)
+    compute = [
+        SimpleNamespace(rank=rank, name=f"step {s}", start=start, seconds=attention_seconds(tokens))
+        for rank, began in enumerate(run)
+        for s, start in enumerate(began)
+    ]
+    return [replay(run.trace, each, compute=compute).makespan for each in clusters]
+
+
+one_gpu_each = replace(dgx_a100, name="4 machines", devices_per_node=1, adapters=1, nodes=4)
+clusters = {
+    "NVLink": dgx_a100,
+    "InfiniBand": one_gpu_each.with_links(between=LINKS["InfiniBand HDR"]),
+    "10 GbE": one_gpu_each.with_links(between=LINKS["10 GbE"]),
+}
+rows = [
+    (
+        "tokens per rank",
+        "ms of attention",
+        *(f"{n}, {how}" for n in clusters for how in ("waiting", "ahead")),
+    )
+]
+for tokens_each in lengths:
+    by_way = [replayed(each, tokens_each, clusters.values()) for each in (waiting, ahead)]
+    alone_ms = 4 * attention_seconds(tokens_each) * 1e3
+    times = (f"{seconds * 1e3:.1f}" for pair in zip(*by_way, strict=True) for seconds in pair)
+    rows.append((str(tokens_each), f"{alone_ms:.1f}", *times))
+print(table(rows))
+
+# %%
+print("a block is in time from so many tokens per rank on:")
+for name in ("NVLink 3", "InfiniBand HDR", "10 GbE"):
+    needed = 2 * REACHED * KV_HEADS / (HEADS * LINKS[name].bandwidth)
+    print(f"  {name:16}{needed:8,.0f}")
+print("your guesses:", guessed(guess_nvlink, guess_infiniband))
+
+# %% [markdown]
+# **Explain.** A block takes $4TKD/B$ seconds to travel ($K$ heads of keys, size $D$, two bytes,
+# keys and values, bandwidth $B$) and $2T^2HD/F$ seconds of attention at $F$ operations per second,
+# since half of the pairs are hidden. It is in time if
+#
+# $$T \ge \frac{2\,F\,K}{H\,B}$$
+#
+# $n$ does not occur: what counts is how many tokens each rank has. Liu et al. have the same
+# condition without a causal mask and with as many heads of keys as of queries, a block of at least
+# $F/B$ tokens (section 3). So a ring is for *long* sequences, not for many ranks. Cut a short one
+# over many machines, and it is the network that you train.
+#
+# **Llama 3** was trained on 131,072 tokens with 16 ranks in the context group, 8-way tensor
+# parallel, on H100s with 50 GB/s between machines, by all-gather. How much does a rank wait for it?
+
+# %%
+tokens_405b, ranks_405b, heads_405b, kv_heads_405b = 131_072, 16, 128 // 8, 8 // 8  # of one rank
+gathered = my_bytes(tokens_405b, ranks_405b, heads_405b * ranks_405b, ranks_405b, 128, 2)[1]
+gathered = gathered * kv_heads_405b / ranks_405b
+pairs_each = tokens_405b**2 / 2 / ranks_405b
+attending = 4 * heads_405b * 128 * pairs_each / 400e12  # at 400 TFLOP/s
+print(f"gathering {gathered / 1e6:.0f} MB takes {gathered / 50e9 * 1e3:.1f} ms,", end=" ")
+print(f"attention {attending * 1e3:.0f} ms: {gathered / 50e9 / attending:.0%} of it")
+
+# %% [markdown]
+# That is the second of its two reasons, as a number. (The first was that any mask is easy.)
+
+# %% [markdown]
+# ## 12. Reflection, with numbers
+#
+# Work each out before you open the answer.
+#
+# 1. Eight ranks, plain split, causal. What share of the time is idle? With zigzag, how much faster
+#    is a step of attention?
+#
+# <details><summary>Answer</summary>
+# 7/15 = 47 %. Zigzag takes n²/2 = 32 blocks on 8 ranks, 4 blocks of time, where plain takes 7.5: it
+# is 1.9 times as fast. (Brandon et al. measured up to 1.45 for a whole training step with stripes
+# on A100s, at 256 k tokens.)
+# </details>
+#
+# 2. A model with 32 heads of queries and 32 of keys, over InfiniBand at 25 GB/s, A100s at half of
+#    their peak. How many tokens does each rank need, so that the ring hides?
+#
+# <details><summary>Answer</summary>
+# 2 · 156e12 / 25e9 = 12,480. Grouped-query attention with a quarter of the keys makes it 3,120.
+# </details>
+#
+# 3. You have 64 GPUs in 8 machines, and a model with 8 heads of keys and values. How would you cut
+#    a sequence of a million tokens?
+#
+# <details><summary>Answer</summary>
+# Ulysses or tensor parallelism inside the machines, where 8 ranks have one head of keys each, and a
+# ring across machines, each of which then has 125,000 tokens: far more than it takes to hide.
+# </details>
+#
+# 4. What does the ring hold, and what the all-gather, for the model of section 1 on 16 ranks, in
+#    one layer?
+#
+# <details><summary>Answer</summary>
+# A block is 131,072/16 tokens, 2 · 8 heads of size 128 and two bytes: 33.6 MB. The ring holds two
+# of them, 67 MB, the all-gather sixteen, 537 MB. Both let go of it after the layer, so with 80 GB
+# either is affordable; at a million tokens it is 4.3 GB.
+# </details>
+#
+# ## 13. Assignment: `packed_ring_attention` (●● 20 minutes)
+#
+# Documents are shorter than 128 k tokens, most of them. So many are packed into one sequence, one
+# behind the other. A token should see its own document and no other: with a mask, or the model
+# learns from chance neighbours. Llama 3 masks that way, and found that it matters when training
+# goes on with very long sequences (section 3.2).
+#
+# Write the ring for packed sequences. `documents[r]` has a number for each token of rank $r$, equal
+# where the document is the same. And save what can be saved: a block in which none of a rank's
+# queries sees anything is handed on, but not computed with.
+
+
+# %% exercise="packed_ring_attention"
+def packed_ring_attention(q, k, v, positions, documents):
+    """This rank's output; positions and documents are lists by rank."""
+    ### BEGIN SOLUTION
+    n, rank = dist.get_world_size(), dist.get_rank()
+
+    def visible_of(owner):
+        earlier = positions[rank][:, None] >= positions[owner]
+        return earlier & (documents[rank][:, None] == documents[owner])
+
+    out, lse = partial_attention(q, k, v, visible_of(rank))
+    for step in range(1, n):
+        k, v = pass_on([k, v])
+        visible = visible_of((rank - step) % n)
+        if visible.any():
+            out, lse = merge_partials(out, lse, *partial_attention(q, k, v, visible))
+    return out
+    ### END SOLUTION
+
+
+# %% check="packed_ring_attention"
+check(packed_ring_attention)
+
+
+# %%
+def lengths_to_documents(sizes):
+    return torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+
+
+def packed_of_the_course(q, k, v, positions, documents):
+    pieces = tuple(tuple(range(p, p + 1) for p in each.tolist()) for each in positions)
+    whole = torch.cat(documents)[torch.cat(positions).argsort()]
+    split = context_parallel.TokenSplit(pieces)
+    return context_parallel.ring_attention(q, k, v, split, documents=whole)
+
+
+my_packed = yours_or(packed_ring_attention, packed_of_the_course)
+
+
+def packed_against_documents_alone(sizes):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    whole, of_token = drawn(sum(sizes)), lengths_to_documents(sizes)
+    positions = my_zigzag(sum(sizes), n)
+    mine = (each[:, :, positions[rank]].contiguous() for each in whole)
+    out = my_packed(*mine, positions, [of_token[each] for each in positions])
+    alone = [attention(*parts) for parts in zip(*(w.split(sizes, 2) for w in whole), strict=True)]
+    return (out - torch.cat(alone, 2)[:, :, positions[rank]]).abs().max().item() < 1e-12
+
+
+equal = run_ranks(packed_against_documents_alone, 4, [20, 7, 30, 7], observe=False)
+print("four documents on four ranks, each as if it were alone:", all(equal))
+
+# %% [markdown]
+# ## 14. What to read
+#
+# - Liu, Zaharia and Abbeel 2023, *Ring Attention with Blockwise Transformers for Near-Infinite
+#   Context* ([arXiv 2310.01889](https://arxiv.org/abs/2310.01889)): the ring, and section 3 on when
+#   it hides.
+# - Brandon et al. 2023, *Striped Attention*
+#   ([arXiv 2311.09431](https://arxiv.org/abs/2311.09431)): the causal triangle and its balance.
+# - Jacobs et al. 2023, *DeepSpeed Ulysses*
+#   ([arXiv 2309.14509](https://arxiv.org/abs/2309.14509)): tokens for heads.
+# - Llama Team 2024, *The Llama 3 Herd of Models*
+#   ([arXiv 2407.21783](https://arxiv.org/abs/2407.21783)): section 3.3.2, how context parallelism
+#   and the other three axes fit together.
+# - Korthikanti et al. 2022, *Reducing Activation Recomputation in Large Transformer Models*
+#   ([arXiv 2205.05198](https://arxiv.org/abs/2205.05198)): sequence parallelism, and what a layer
+#   keeps.
+# - Dao et al. 2022, *FlashAttention* ([arXiv 2205.14135](https://arxiv.org/abs/2205.14135)): the
+#   running softmax, on one device.
+# - `course_lib/techniques/context_parallel`: everything of this lesson for uneven splits, padding,
+#   grouped-query attention and bfloat16, with messages that travel while a rank computes.
