@@ -799,5 +799,6 @@ for name, parameters, layers, heads, devices, published in (
 # - `course_lib/techniques/three_d`, `checkpoints` and `course_lib/train`: the run of section 8,
 #   from the mesh to the checkpoint.
 #
-# This was the last notebook. You have built every part of a training system for clusters. What is
-# left is to run it on one.
+# You have built every part of a training system for clusters. What is left is to run it on one.
+#
+# **Next**: [lesson 09](09_long_context.ipynb) cuts what no axis has cut so far, the sequence.

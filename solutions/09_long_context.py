@@ -29,7 +29,6 @@
 # and how long it takes.
 
 # %%
-
 import time
 from types import SimpleNamespace
 
