@@ -1051,13 +1051,8 @@ clusters = {
     "InfiniBand": one_gpu_each.with_links(between=LINKS["InfiniBand HDR"]),
     "10 GbE": one_gpu_each.with_links(between=LINKS["10 GbE"]),
 }
-rows = [
-    (
-        "tokens per rank",
-        "ms of attention",
-        *(f"{n}, {how}" for n in clusters for how in ("waiting", "ahead")),
-    )
-]
+columns = [f"{name}, {how}" for name in clusters for how in ("waiting", "ahead")]
+rows = [("tokens per rank", "ms of attention", *columns)]
 for tokens_each in lengths:
     by_way = [replayed(each, tokens_each, clusters.values()) for each in (waiting, ahead)]
     alone_ms = 4 * attention_seconds(tokens_each) * 1e3
