@@ -5,6 +5,28 @@ By exercise, a change (as `make mutants` prints it) -> why it is the same answer
 
 _RECEIVED = "a tensor that has just been received has no graph to be cut from"
 
+_BACKWARDS = "a negative index counts from the end, as a rank of a ring does"
+_NOBODY_ELSE = "only the rank before sends anything"
+
 SAME: dict[str, dict[str, str]] = {
+    "causal_work": {
+        "return [[int((positions[r][:, None] >= positions[(r - s) % n]).sum()) for s in range(n)] "
+        "for r in range(n)] -> return [[int((positions[r][:, None] >= positions[r - s]).sum()) "
+        "for s in range(n)] for r in range(n)]": _BACKWARDS,
+    },
+    "packed_ring_attention": {
+        "visible = visible_of((rank - step) % n) -> visible = visible_of(rank - step)": _BACKWARDS,
+    },
+    "pass_on": {
+        "dist.recv(tensor, src=(rank - 1) % n) -> dist.recv(tensor)": _NOBODY_ELSE,
+    },
+    "ring_attention": {
+        "visible = mine[:, None] >= positions[(rank - step) % n] -> "
+        "visible = mine[:, None] >= positions[rank - step]": _BACKWARDS,
+    },
+    "ring_attention_backward": {
+        "visible = positions[rank][:, None] >= positions[(rank - step) % n] -> "
+        "visible = positions[rank][:, None] >= positions[rank - step]": _BACKWARDS,
+    },
     "run_schedule": {"return tensor -> return tensor.detach()": _RECEIVED},
 }

@@ -112,13 +112,14 @@ EXERCISE = Exercise(
         of it is A's?
         """,
         """
-        The whole denominator is exp(lse_a) + exp(lse_b), so lse = log of that sum, and A's share is
-        exp(lse_a - lse). torch.logaddexp does not overflow. Where both are -inf, so is lse, and the
-        difference would be nan.
+        The whole denominator is exp(lse_a) + exp(lse_b), so lse is the log of that sum, and A's
+        share is exp(lse_a - lse). That is a softmax over the two lse: stack them. Where both are
+        -inf it is nan, and both outs are 0.
         """,
         """
-        lse = torch.logaddexp(lse_a, lse_b); finite = lse.masked_fill(lse == -inf, 0); out = out_a *
-        (lse_a - finite).exp().unsqueeze(-1) + out_b * (lse_b - finite).exp().unsqueeze(-1).
+        both = torch.stack([lse_a, lse_b]); share_a, share_b =
+        both.softmax(0).nan_to_num().unsqueeze(-1); return out_a * share_a + out_b * share_b,
+        both.logsumexp(0).
         """,
     ),
     passed="the softmax over all keys, from two that never saw each other's",

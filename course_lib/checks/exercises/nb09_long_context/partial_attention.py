@@ -124,17 +124,16 @@ EXERCISE = Exercise(
     judge=_judge,
     hints=(
         """
-        Hidden keys get the score -inf, since exp(-inf) is 0. torch.logsumexp gives lse without
-        overflow. What is the softmax, if you have scores and lse already?
+        Hidden keys get the score -inf, since exp(-inf) is 0: masked_fill(~visible, -inf). logsumexp
+        gives lse without overflow. What is the softmax of a row in which everything is hidden?
         """,
         """
-        softmax = exp(score - lse). For a query that sees nothing, lse is -inf, and -inf - (-inf) is
-        nan: put 0 for lse there before you subtract, and all its weights become exp(-inf) = 0.
+        scores.softmax(-1) does the rest, but for a query that sees nothing: a softmax over only
+        -inf is nan. nan_to_num() makes 0 of it. logsumexp gives -inf there by itself.
         """,
         """
-        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~visible, -inf); lse =
-        scores.logsumexp(-1); finite = lse.masked_fill(lse == -inf, 0); out = (scores -
-        finite.unsqueeze(-1)).exp() @ v; return out, lse.
+        scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~visible, float("-inf")); return
+        scores.softmax(-1).nan_to_num() @ v, scores.logsumexp(-1).
         """,
     ),
     passed="softmax over the visible keys, and the logarithm of its denominator",
