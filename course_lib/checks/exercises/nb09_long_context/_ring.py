@@ -56,6 +56,21 @@ def own(case: Case, rank: int, *names: str) -> list[torch.Tensor]:
     return [part(case.data[name], case.data["positions"][rank]) for name in names]
 
 
+def over(
+    case: Case, rank: int, other: int, visible: torch.Tensor, scale: float | None = None
+) -> Pair:
+    """Attention of the rank's queries over another rank's keys."""
+    (q,) = own(case, rank, "q")
+    k, v = own(case, other, "k", "v")
+    return attend(q, k, v, visible, scale)
+
+
+def over_all(case: Case, rank: int, visible: Visible) -> Pair:
+    """Attention of the rank's queries over the keys of all ranks."""
+    ranks = range(case.world_size)
+    return merged([over(case, rank, other, visible(rank, other)) for other in ranks])
+
+
 def copies(positions: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return [each.clone() for each in positions]
 
@@ -71,54 +86,39 @@ def in_order(case: Case) -> Visible:
 
 def forward_mistakes(case: Case, rank: int, visible: Visible) -> Tensors:
     """What known mistakes give as this rank's output."""
-    n = case.world_size
-    (q,) = own(case, rank, "q")
-    blocks = [own(case, other, "k", "v") for other in range(n)]
-    pairs = [attend(q, *blocks[other], visible(rank, other)) for other in range(n)]
-    all_seen = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool)
-    wrong_owner = [(rank + step) % n for step in range(n)]
+    n, tokens = case.world_size, len(case.data["positions"][rank])
+    if n == 1:
+        return {}
+    scale_1 = [over(case, rank, other, visible(rank, other), 1.0) for other in range(n)]
+    pairs = [over(case, rank, other, visible(rank, other)) for other in range(n)]
+    outs = torch.stack([out for out, _ in pairs])
+    everything = torch.ones(tokens, tokens, dtype=torch.bool)
     arrived = [(rank - step) % n for step in range(n)]
-    looks = {
+    masked_by_others = [
+        over(case, rank, owner, visible(rank, (rank + step) % n))
+        for step, owner in enumerate(arrived)
+    ]
+    return {
         "attention to this rank's own keys alone: nothing of the others has been merged": (
             pairs[rank][0]
         ),
         "attention to all keys, later ones too: make it causal, by positions": (
-            merged([attend(q, *block, all_seen) for block in blocks])[0]
+            over_all(case, rank, lambda a, b: everything)[0]
         ),
         "causal by the places in the blocks: what counts are the tokens' positions": (
-            merged([attend(q, *block, all_seen.tril()) for block in blocks])[0]
+            over_all(case, rank, lambda a, b: everything.tril())[0]
         ),
         "what comes if the blocks are added up without their weights: merge them by lse": (
-            torch.stack([out for out, _ in pairs]).sum(0)
+            outs.sum(0)
         ),
-        "what comes if the blocks are averaged: merge them by lse": (
-            torch.stack([out for out, _ in pairs]).mean(0)
-        ),
+        "what comes if the blocks are averaged: merge them by lse": outs.mean(0),
         "the mask of another rank's block: after s steps a rank has the block of rank - s, not "
-        "rank + s": _with_masks(q, blocks, arrived, wrong_owner, rank, visible),
+        "rank + s": merged(masked_by_others)[0],
         "without the last block that arrives: n - 1 steps bring n - 1 blocks, and there is one of "
-        "your own": merged([pairs[other] for other in arrived[:-1]] or pairs)[0],
-        "without this rank's own block": merged([pairs[o] for o in arrived[1:]] or pairs)[0],
-        "what comes without the division of the scores by the root of D": (
-            merged([attend(q, *blocks[o], visible(rank, o), scale=1.0) for o in range(n)])[0]
-        ),
+        "your own": merged([pairs[owner] for owner in arrived[:-1]])[0],
+        "without this rank's own block": merged([pairs[owner] for owner in arrived[1:]])[0],
+        "what comes without the division of the scores by the root of D": merged(scale_1)[0],
     }
-    return looks if n > 1 else {}
-
-
-def _with_masks(
-    q: torch.Tensor,
-    blocks: Sequence[Sequence[torch.Tensor]],
-    arrived: Sequence[int],
-    believed: Sequence[int],
-    rank: int,
-    visible: Visible,
-) -> torch.Tensor:
-    pairs: list[Pair] = [
-        attend(q, blocks[is_of][0], blocks[is_of][1], visible(rank, said))
-        for is_of, said in zip(arrived, believed, strict=True)
-    ]
-    return merged(pairs)[0]
 
 
 # ---------------------------------------------------------------------------------------------

@@ -19,13 +19,14 @@ from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._operations import Operations
 
-from ._attention import Tensors, attend, differs, merged, shuffled, striped, zigzag
+from ._attention import Tensors, differs, shuffled, striped, zigzag
 from ._attention import plain as plain_split
 from ._ring import (
     Visible,
     copies,
     forward_mistakes,
     in_order,
+    over_all,
     own,
     round_trip,
     split_case,
@@ -78,7 +79,7 @@ def _of_documents(case: Case) -> Visible:
 def _judge(case: Case, observation: Observation) -> Finding | None:
     n, visible = case.world_size, _of_documents(case)
     for rank, seen in enumerate(observation.values):
-        exact = _over(case, rank, visible)
+        exact = over_all(case, rank, visible)[0]
         looks = partial(_mistakes, case, rank, visible)
         finding = differs("out", seen["returned"], exact, torch.float64, rank, looks)
         if finding:
@@ -91,13 +92,6 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         or too_large(case, observation)
         or _computed_in_vain(case, observation, visible)
     )
-
-
-def _over(case: Case, rank: int, visible: Visible) -> torch.Tensor:
-    """The rank's output under some mask."""
-    (q,) = own(case, rank, "q")
-    blocks = [own(case, other, "k", "v") for other in range(case.world_size)]
-    return merged([attend(q, *block, visible(rank, b)) for b, block in enumerate(blocks)])[0]
 
 
 def _mistakes(case: Case, rank: int, visible: Visible) -> Tensors:
@@ -114,16 +108,16 @@ def _mistakes(case: Case, rank: int, visible: Visible) -> Tensors:
 
     return {
         "causal in the rank's own block alone: compare positions in every block": (
-            _over(case, rank, in_own_block)
+            over_all(case, rank, in_own_block)[0]
         ),
         "attention across the borders of documents: a token sees only its own": (
-            _over(case, rank, earlier)
+            over_all(case, rank, earlier)[0]
         ),
         "attention to later tokens of the document as well: it is to be causal": (
-            _over(case, rank, same)
+            over_all(case, rank, same)[0]
         ),
         "attention to documents with a smaller number as well: the numbers are to be equal": (
-            _over(case, rank, not_after)
+            over_all(case, rank, not_after)[0]
         ),
         **forward_mistakes(case, rank, visible),
     }

@@ -18,12 +18,15 @@ from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._operations import Operations
 
-from ._attention import attend, differs, merged, tensors
+from ._attention import Tensors, differs, tensors
 from ._ring import (
+    Visible,
     cases_of_splits,
     copies,
     forward_mistakes,
     in_order,
+    over,
+    over_all,
     own,
     round_trip,
     too_large,
@@ -43,14 +46,11 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         got = tensors(seen["returned"], ("out", "lse"), rank)
         if isinstance(got, Finding):
             return got
-        (q,) = own(case, rank, "q")
-        blocks = [own(case, other, "k", "v") for other in range(n)]
-        pairs = [attend(q, *blocks[other], visible(rank, other)) for other in range(n)]
-        out, lse = merged(pairs)
+        out, lse = over_all(case, rank, visible)
         looks = partial(forward_mistakes, case, rank, visible)
-        of_own = partial(dict, {"that of this rank's own keys": pairs[rank][1]})
+        lse_looks = partial(_lse_mistakes, case, rank, visible)
         finding = differs("out", got["out"], out, torch.float64, rank, looks) or differs(
-            "lse", got["lse"], lse, torch.float64, rank, of_own
+            "lse", got["lse"], lse, torch.float64, rank, lse_looks
         )
         if finding:
             return finding
@@ -58,6 +58,10 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     nbytes = (n - 1) * block
     rule = f"a rank hands on n - 1 = {n - 1} blocks of keys and values"
     return round_trip(case, observation, nbytes, nbytes, rule) or too_large(case, observation)
+
+
+def _lse_mistakes(case: Case, rank: int, visible: Visible) -> Tensors:
+    return {"that of this rank's own keys": over(case, rank, rank, visible(rank, rank))[1]}
 
 
 EXERCISE = Exercise(

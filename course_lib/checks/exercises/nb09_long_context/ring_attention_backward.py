@@ -27,7 +27,8 @@ def _whole(case: Case) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(out, lse, visible) of all tokens."""
     tokens = torch.arange(case.data["q"].shape[2])
     visible = causal(tokens, tokens)
-    return *attend(*(case.data[name] for name in ("q", "k", "v")), visible), visible
+    q, k, v = (case.data[name] for name in ("q", "k", "v"))
+    return *attend(q, k, v, visible), visible
 
 
 def _on_rank(answer: Callable, case: Case) -> Any:
