@@ -16,15 +16,21 @@
 # **After this lesson you can**
 #
 # - cut a model between ranks and train it, with the gradients of one process;
-# - write GPipe, 1F1B and interleaved schedules as tables, and run the first two on real ranks;
+# - write GPipe and 1F1B as tables, and run them on real ranks;
 # - say before a run how long a pipeline stands idle and how many microbatches it must hold;
-# - explain why 1F1B hangs with sends that wait, and find the ranks that are stuck;
-# - say what interleaving and zero-bubble schedules gain, and what they pay for it.
+# - explain why 1F1B hangs with sends that wait.
+#
+# If you go on with the optional part, you can also
+#
+# - find the ranks that are stuck, from what each of them does;
+# - say what interleaving and zero-bubble schedules gain, and what they pay for it;
+# - choose stages, microbatches and a schedule for a given job and given machines.
 #
 # **You need** `send`, `recv` and `isend` from [lesson 00](00_ranks.ipynb). **It takes** 90 minutes
-# to the end of section 7, 20 for section 8 and 20 for the assignment; sections 9 to 12 are
-# optional. The machine needs a minute. Each exercise says how hard it is (● a few lines, ●● two
-# ideas together, ●●● the hard one) and how long it takes.
+# to the end of section 7, without its exercise. All else is optional, a second sitting: 10 minutes
+# for that exercise, 20 for section 8, 20 for the decision in section 9, 25 for the assignment;
+# sections 10 to 13 are there to run and read. The machine needs a minute. Each exercise says how
+# hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how long it takes.
 
 # %%
 import time
@@ -274,7 +280,7 @@ validate(broken)
 # One thing to be ready for: a backward can be computed in two halves. **I** makes the gradient of
 # the stage's *input*, for which the stage before waits. **W** makes the gradient of its *weights*,
 # for which nobody waits. A row has either B or I and W for a microbatch. W still needs the
-# activations, so with halves the microbatch is in flight until W. (Section 14 has more about them.)
+# activations, so with halves the microbatch is in flight until W. (Section 15 has more about them.)
 
 
 # %% exercise="peak_in_flight"
@@ -622,9 +628,9 @@ simulate_blocking(my_1f1b(3, 4))
 # %% [markdown]
 # ### Exercise 7: `stuck_ranks` (●● 10 minutes)
 #
-# Write the heart of it. `programs[r]` lists what rank $r$ does: `("send", peer)`, `("recv", peer)`
-# or `("run", name)`. A send and a recv are over when both ranks have come to them, each naming the
-# other. Return the ranks that never get to their end, each once.
+# (Optional.) Write the heart of it. `programs[r]` lists what rank $r$ does: `("send", peer)`,
+# `("recv", peer)` or `("run", name)`. A send and a recv are over when both ranks have come to them,
+# each naming the other. Return the ranks that never get to their end, each once.
 
 
 # %% exercise="stuck_ranks"
@@ -759,7 +765,123 @@ print("your guess:", guessed(guess_messages))
 # from it, where the network allows.
 
 # %% [markdown]
-# ## 9. A real model, and PyTorch's own
+# ## 9. Decide: which pipeline for these machines?
+#
+# Now choose. A job is a model, a batch and some machines; inside each machine the layers are split
+# over its GPUs, so that here a machine is one rank. $p$ machines hold one copy of the model. If
+# there are more, they hold further copies, and the copies share the batch.
+#
+# - A larger $p$ means fewer layers on each machine, and a longer bubble.
+# - A larger $m$ means a shorter bubble and smaller microbatches. But each message and each layer
+#   costs some time, however small the microbatch is.
+# - A larger $v$ means a shorter bubble and more messages.
+# - GPipe holds all $m$ microbatches. 1F1B holds $p$ of them, but in its steady state a stage sends
+#   an activation and waits for the gradient that comes back for it, again and again.
+#
+# Four jobs:
+
+# %%
+from course_lib.simulate import pipeline_jobs
+
+for name, job in pipeline_jobs.JOBS.items():
+    network = f"a message of one sequence takes {1e3 * job.message:.1f} ms"
+    print(f"{name:16} {job.layers} layers on {job.machines} machines, ", end="")
+    print(f"{job.memory / 1e9:.0f} GB each; {network}")
+
+# %% [markdown]
+# **Predict.** Which schedule is the fastest that fits, for the first three? And how many machines
+# should hold one copy in the fourth, whose model is small?
+
+# %%
+### BEGIN SOLUTION
+guess_schedules = ["interleaved", "gpipe", "1f1b"]
+guess_small = 1
+### END SOLUTION
+
+# %% [markdown]
+# ### Exercise 9: `choose_schedule` (●● 15 minutes)
+#
+# `job` is a dict: `machines`, `layers`, `batch` (the sequences of one step, of all copies
+# together), and in bytes the `memory` of a machine, the `states` of one layer and the `activations`
+# that one layer keeps of one sequence. `seconds(schedule, p, m, v)` asks the simulator how long a
+# step takes, with bubble and messages; for sizes that are impossible it raises a `ValueError`.
+#
+# Return `(schedule, p, m, v)`: the fastest way that fits. Schedules are `"gpipe"`, `"1f1b"` (both
+# with $v = 1$) and `"interleaved"`. What must fit is the first rank, which holds most: the states
+# of its layers, and what its stages keep of the microbatches in flight. A copy's microbatch has
+# $\mathrm{batch} \cdot p / (\mathrm{machines} \cdot m)$ sequences. In flight are $m$ for GPipe,
+# $\min(m, p)$ for 1F1B, and $\min(mv, (v-1)p + 2(p-1) + 1)$ of the small stages when interleaved.
+
+
+# %% exercise="choose_schedule"
+def choose_schedule(job, seconds):
+    """The fastest (schedule, p, m, v) that fits into memory."""
+    ### BEGIN SOLUTION
+    found = []
+
+    def divisors(number):
+        return [n for n in range(1, number + 1) if number % n == 0]
+
+    def try_out(schedule, p, m, v, in_flight):
+        sequences = job["batch"] * p // job["machines"] // m
+        layers = job["layers"] / p
+        kept = in_flight * sequences * job["activations"] * layers / v
+        if job["states"] * layers + kept <= job["memory"]:
+            found.append((seconds(schedule, p, m, v), (schedule, p, m, v)))
+
+    for p in divisors(job["machines"]):
+        if job["layers"] % p:
+            continue
+        for m in divisors(job["batch"] * p // job["machines"]):
+            try_out("gpipe", p, m, 1, m)
+            try_out("1f1b", p, m, 1, min(m, p))
+            for v in divisors(job["layers"] // p)[1:]:
+                if m % p == 0:
+                    in_flight = min(m * v, (v - 1) * p + 2 * (p - 1) + 1)
+                    try_out("interleaved", p, m, v, in_flight)
+    return min(found)[1]
+    ### END SOLUTION
+
+
+# %% check="choose_schedule"
+check(choose_schedule)
+
+# %%
+ASKED = ("machines", "layers", "batch", "memory", "states", "activations")
+
+
+def decisions(choose):
+    """What it chooses for each job, and what a step then takes."""
+    for name, job in pipeline_jobs.JOBS.items():
+        asked = {key: getattr(job, key) for key in ASKED}
+
+        def seconds(*way, job=job):
+            return pipeline_jobs.seconds(job, pipeline_jobs.Way(*way))
+
+        schedule, p, m, v = choose(asked, seconds)
+        took = seconds(schedule, p, m, v)
+        print(f"{name:16} {schedule:11} p = {p:2}, m = {m:2}, v = {v}: {took:5.2f} s")
+
+
+if solved(choose_schedule):
+    decisions(choose_schedule)
+print("your guesses:", guessed(guess_schedules, guess_small))
+
+# %% [markdown]
+# **Explain.** Each way is best somewhere.
+#
+# - Over InfiniBand a message is short beside the work of a stage, so interleaving buys a small
+#   bubble for little.
+# - Over Ethernet a message is as long as the work of several layers. 1F1B waits for one again and
+#   again, GPipe only while the pipeline fills and drains, and here there is room for all its
+#   microbatches.
+# - GPT-3 fits on 16 machines only if each holds few microbatches. So it takes 1F1B and pays with
+#   waiting.
+# - The 7B model fits on one machine. The best pipeline is none: four copies, no bubble. (With p = 1
+#   all three schedules are the same.)
+
+# %% [markdown]
+# ## 10. A real model, and PyTorch's own
 #
 # `torch.distributed.pipelining` is PyTorch's implementation: `ScheduleGPipe`, `Schedule1F1B`,
 # `ScheduleInterleaved1F1B`, and zero-bubble schedules. Below both train the tiny GPT on two ranks,
@@ -855,7 +977,7 @@ for name in tables_for_two:
 # every schedule computes the same gradient. Only *when* differs.
 
 # %% [markdown]
-# ## 10. Explore
+# ## 11. Explore
 #
 # All schedules, with your own 1F1B among them as "yours". A red box is I, the half of a backward
 # that the stage before waits for, a yellow one W, the half that nobody waits for.
@@ -881,7 +1003,7 @@ schedule_explorer(own=my_1f1b)
 # </details>
 
 # %% [markdown]
-# ## 11. At scale
+# ## 12. At scale
 #
 # **Your run on other networks.** The run of section 6 once more, with messages of 4 MB, replayed on
 # modelled clusters: computing keeps its 20 and 40 ms, messages take the time of the link. Four
@@ -993,7 +1115,7 @@ for name, table, rate in (
 # input's part of the backward, our I.)
 
 # %% [markdown]
-# ## 12. Three claims put to the test
+# ## 13. Three claims put to the test
 #
 # ### "1F1B has a smaller bubble than GPipe"
 #
@@ -1074,7 +1196,7 @@ print("your guess:", guessed(guess_versions))
 # instead: one version, the result of one process, and the bubble.
 
 # %% [markdown]
-# ## 13. Reflection, with numbers
+# ## 14. Reflection, with numbers
 #
 # Work each out before you open the answer.
 #
@@ -1115,7 +1237,7 @@ print("your guess:", guessed(guess_versions))
 # is a third of what it was, 7 steps for 21.
 # </details>
 #
-# ## 14. Assignment: `zero_bubble_schedule` (●●● 20 minutes)
+# ## 15. Assignment: `zero_bubble_schedule` (●●● 20 minutes)
 #
 # The backward of a linear layer $y = xW^T$ is two products:
 #
@@ -1177,7 +1299,7 @@ schedule_gantt({"1F1B": one_f_one_b, "ZB-H1": zero_bubble})
 # that are put off keep their activations.
 
 # %% [markdown]
-# ## 15. What to read
+# ## 16. What to read
 #
 # - Huang et al. 2019, *GPipe* ([arXiv 1811.06965](https://arxiv.org/abs/1811.06965)): section 2,
 #   and Table 2 with the numbers used here.

@@ -1,0 +1,237 @@
+"""A decision: which pipeline for which machines.
+
+choose_schedule(job, seconds) -> (schedule, p, m, v)
+    job: plain numbers, "machines", "layers", "batch" (sequences per step), and in bytes "memory" of
+    a machine, "states" of a layer, "activations" of a layer and one sequence. `seconds(schedule, p,
+    m, v)` is what the simulator says of a step (`course_lib.simulate.pipeline_jobs`). The answer
+    fits into memory, and is at most 2 % slower than the fastest way that does.
+"""
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from course_lib.checks.answers import kind_of, plain, shown
+from course_lib.checks.contract import Contract
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.simulate import pipeline_jobs
+from course_lib.simulate.pipeline_jobs import Job
+from course_lib.text import counted
+
+_CLOSE = 1.02
+_DRAWN = 2
+_MOST = 3  # causes that are named
+_ASKED = ("machines", "layers", "batch", "memory", "states", "activations")
+SCHEDULES = ("gpipe", "1f1b", "interleaved")
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    cases = [_case(name, job) for name, job in pipeline_jobs.JOBS.items()]
+    while len(cases) < len(pipeline_jobs.JOBS) + _DRAWN:
+        name, job = rng.choice(list(pipeline_jobs.JOBS.items())[:3])
+        job = replace(job, memory=job.memory * rng.choice((1.25, 1.5)), batch=96)
+        case = _case(f"{name}, another memory and batch", job)
+        if _fitting(case):
+            cases.append(case)
+    return cases
+
+
+def _case(name: str, job: Job) -> Case:
+    label = (
+        f"{name}: {job.layers} layers on {job.machines} machines of {job.memory / 1e9:g} GB, "
+        f"{job.batch} sequences per step"
+    )
+    plain_job = {key: getattr(job, key) for key in _ASKED}
+    times = {tuple(way): pipeline_jobs.seconds(job, way) for way in pipeline_jobs.ways(job)}
+    return Case(1, label, {"job": plain_job, "seconds": times})
+
+
+def _on_rank(answer: Callable, case: Case) -> Any:
+    job, times = case.data["job"], case.data["seconds"]
+
+    def seconds(schedule: str, p: int, m: int, v: int = 1) -> float:
+        if (schedule, p, m, v) not in times:
+            raise ValueError(_impossible(job, schedule, p, m, v))
+        return times[schedule, p, m, v]
+
+    return plain(answer(dict(job), seconds))
+
+
+def _impossible(job: dict, schedule: Any, p: int, m: int, v: int) -> str:
+    """Why there is no such way."""
+    if schedule not in SCHEDULES:
+        return f"there is no schedule {schedule!r}: they are {', '.join(SCHEDULES)}"
+    if not all(isinstance(size, int) and size > 0 for size in (p, m, v)):
+        return f"p = {p}, m = {m}, v = {v}: sizes are whole numbers of at least 1 (divide with //)"
+    if job["machines"] % p or job["layers"] % p:
+        return f"p = {p} must divide {job['machines']} machines and {job['layers']} layers"
+    sequences = job["batch"] * p // job["machines"]
+    if sequences % m:
+        copies = counted(job["machines"] // p, "copy", "copies")
+        return (
+            f"m = {m} does not divide the {counted(sequences, 'sequence')} of a copy (with p = "
+            f"{p} there are {copies} of the model, which share {job['batch']})"
+        )
+    if (schedule == "interleaved") != (v > 1):
+        return f"{schedule} with v = {v}: interleaved has v of 2 and more, and the others have 1"
+    if job["layers"] % (p * v):
+        return f"p v = {p * v} stages cannot share {job['layers']} layers evenly"
+    return f"interleaving needs m to be a multiple of p: m = {m}, p = {p}"
+
+
+# ------------------------------------------------------------------------------------------------
+# What fits, and what would with a mistake
+# ------------------------------------------------------------------------------------------------
+
+_MISTAKES = {
+    "memory": "the fastest way of all is not asked: it must also fit into memory",
+    "states": "the states are left out: a machine holds those of layers / p layers",
+    "activations": "the activations are left out",
+    "1f1b": "GPipe has all m microbatches in flight, not min(m, p)",
+    "one": "this counts the activations of one microbatch, and several are in flight",
+    "sequence": "a microbatch has batch p / (machines m) sequences, not one",
+    "plain": "interleaving has more in flight than 1F1B: min(m v, (v-1) p + 2(p-1) + 1) stages",
+    "large": "an interleaved stage has layers / (p v) layers, not layers / p",
+    "gpipe": "1F1B and interleaving do not hold all microbatches: see exercises 4 and 8",
+}
+
+
+def _held(job: dict, way: tuple, wrong: str = "") -> tuple[float, float]:
+    """Bytes of states and activations on the first rank, which holds most."""
+    schedule, p, m, v = way
+    sequences = 1 if wrong == "sequence" else job["batch"] * p // job["machines"] // m
+    states = job["states"] * job["layers"] / p
+    per_stage = sequences * job["activations"] * job["layers"] / (p * v)
+    if wrong == "large":
+        per_stage *= v
+    ignored = wrong in ("memory", "activations")
+    return (
+        0 if wrong in ("memory", "states") else states,
+        0 if ignored else per_stage * _in_flight(schedule, p, m, v, wrong),
+    )
+
+
+def _in_flight(schedule: str, p: int, m: int, v: int, wrong: str = "") -> int:
+    """Activations of stages that the first rank holds at the worst moment."""
+    if wrong == "one":
+        return v
+    if wrong == "gpipe" or (schedule == "gpipe" and wrong != "1f1b"):
+        return m * v
+    if schedule == "interleaved" and wrong != "plain":
+        return min(m * v, (v - 1) * p + 2 * (p - 1) + 1)
+    return min(m, p)
+
+
+def _fitting(case: Case, wrong: str = "") -> list[tuple]:
+    job = case.data["job"]
+    return [way for way in case.data["seconds"] if sum(_held(job, way, wrong)) <= job["memory"]]
+
+
+def _fastest(case: Case, ways: Iterable[tuple]) -> float:
+    return min((case.data["seconds"][way] for way in ways), default=0.0)
+
+
+# ------------------------------------------------------------------------------------------------
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    job, times = case.data["job"], case.data["seconds"]
+    way = observation.values[0]
+    if not isinstance(way, tuple | list) or len(way) != 4:
+        return Finding(
+            "the answer is a schedule and three sizes",
+            input=case.label,
+            expected='such as ("1f1b", 4, 8, 1)',
+            got=shown(way) if way is not None else kind_of(way),
+        )
+    way = tuple(way)
+    if way not in times:
+        return Finding(_impossible(job, *way), input=case.label, got=_shown(way))
+    fitting = _fitting(case)
+    best = min(fitting, key=lambda each: times[each])
+    if way not in fitting:
+        states, activations = _held(job, way)
+        return Finding(
+            "; or ".join(_likely(case, way)[:_MOST]) or "it does not fit into a machine's memory",
+            input=case.label,
+            expected=f"{job['memory'] / 1e9:.0f} GB at most",
+            got=f"{_shown(way)}: {states / 1e9:.0f} GB of states and {activations / 1e9:.0f} GB "
+            "of activations",
+        )
+    if times[way] <= _CLOSE * times[best]:
+        return None
+    causes = [*_likely(case, way), *_narrow(case, way, best)][:_MOST]
+    return Finding(
+        "; or ".join(causes) or "it fits, and others that fit are faster",
+        input=case.label,
+        expected=f"at most 2 % over {times[best]:.2f} s, as {_shown(best)} takes",
+        got=f"{_shown(way)}: {times[way]:.2f} s",
+    )
+
+
+def _likely(case: Case, way: tuple) -> list[str]:
+    """The mistakes with which this way would be the fastest that fits."""
+    ways = {wrong: _fitting(case, wrong) for wrong in _MISTAKES}
+    time = case.data["seconds"][way]
+    return [
+        words
+        for wrong, words in _MISTAKES.items()
+        if way in ways[wrong] and time == _fastest(case, ways[wrong])
+    ]
+
+
+def _narrow(case: Case, way: tuple, best: tuple) -> list[str]:
+    """Of which part of what fits this way is the fastest."""
+    schedule, p, m, v = way
+    parts = [
+        f"it is the best of {schedule}, and another schedule is faster here",
+        f"it is the best for p = {p}: try every p that divides the machines and the layers",
+        f"it is the best for m = {m}: try every m that divides a copy's sequences",
+        f"it is the best for v = {v}: try every v for which p v divides the layers",
+    ]
+    found = []
+    for which, words in enumerate(parts):
+        same = [each for each in _fitting(case) if each[which] == way[which]]
+        if best[which] != way[which] and case.data["seconds"][way] == _fastest(case, same):
+            found.append(words)
+    return found
+
+
+def _shown(way: tuple) -> str:
+    schedule, p, m, v = way
+    return f"{schedule}, p = {p}, m = {m}, v = {v}"
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(job, seconds)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        There are only some hundred ways, so try them all. Which of them are possible, which of the
+        possible ones fit, and which of those is the fastest?
+        """,
+        """
+        Four loops: p over the divisors of the machines, m over those of a copy's sequences, v over
+        those of layers / p, and the schedules. For each, states plus activations: what one stage
+        keeps of one microbatch, times how many the first rank has in flight. Skip what does not
+        fit, and keep the smallest seconds(schedule, p, m, v).
+        """,
+        """
+        sequences = batch * p // machines // m; states * layers / p + in_flight * sequences *
+        activations * layers / (p * v) <= memory, where in_flight is m for gpipe, min(m, p) for
+        1f1b, and min(m * v, (v - 1) * p + 2 * (p - 1) + 1) for interleaved. Collect the ways that
+        fit, and return min(ways, key=lambda way: seconds(*way)).
+        """,
+    ),
+    passed="memory says what is possible, and the simulator which of it is the fastest",
+    contract=Contract(
+        takes="p divides the machines and the layers, m the sequences of a copy, p v the layers; "
+        'v is 1 unless the schedule is "interleaved", where v is 2 or more and m a multiple of p; '
+        "it fits, and is at most 2 % slower than the fastest way that fits",
+        allowed=frozenset(),
+    ),
+)
