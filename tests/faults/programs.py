@@ -21,6 +21,12 @@ from course_lib.techniques.collectives import (
     tree_all_reduce,
 )
 from course_lib.techniques.data_parallel import DataParallel
+from course_lib.techniques.expert_parallel import (
+    ExpertGroups,
+    MixtureOfExperts,
+    average_gradients,
+)
+from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.pipeline import Pipeline
 from course_lib.techniques.schedules import interleaved, one_f_one_b
 from course_lib.techniques.zero1 import Zero1
@@ -69,6 +75,15 @@ def zero(stage: type) -> float:
     return loss.item()
 
 
+def experts(_: object) -> float:
+    groups = ExpertGroups.open(Mesh(data=4, expert=2))
+    model = nn.Sequential(layers(1), MixtureOfExperts(4, experts=4, shared=4, group=groups.expert))
+    loss = model(torch.ones(3, 4)).sum()
+    loss.backward()
+    average_gradients(model, groups)
+    return loss.item()
+
+
 PROGRAMS: dict[str, tuple[Callable, object]] = {
     "ring": (collective, ring_all_reduce),
     "tree": (collective, tree_all_reduce),
@@ -77,6 +92,7 @@ PROGRAMS: dict[str, tuple[Callable, object]] = {
     "data_parallel": (data_parallel, None),
     "one_f_one_b": (pipeline, one_f_one_b),
     "interleaved": (pipeline, interleaved),
+    "experts": (experts, None),
     "zero1": (zero, Zero1),
     "zero2": (zero, Zero2),
     "zero3": (zero, Zero3),

@@ -33,9 +33,9 @@ def signal(*shape, seed=2):
 
 
 def tokens_of(ranks, kind):
-    """How many tokens each rank has."""
+    """How many tokens each rank has; one of them may have none."""
     even = [8] * ranks
-    return {"even": even, "uneven": [(5 * r + 3) % 11 for r in range(ranks)], "one": [8] * ranks}[
+    return {"even": even, "uneven": [(7 * r + 3) % 10 for r in range(ranks)], "one": [8] * ranks}[
         kind
     ]
 

@@ -2,14 +2,19 @@
 
 import pytest
 import torch
+from torch import nn
 
 from course_lib.models import batches, tiny_gpt, tiny_mixture_gpt, train
 from course_lib.ranks import collect
 from course_lib.techniques.checkpoints import by_step
 from course_lib.techniques.checkpoints.three_d_state import whole_state
+from course_lib.techniques.expert_parallel import mixtures_of
+from course_lib.techniques.expert_parallel.gpt import active_part
 from course_lib.techniques.mesh import Mesh
+from course_lib.techniques.pipeline.partition import layer_costs
 from course_lib.techniques.schedules import one_f_one_b, zb_h1
 from course_lib.techniques.three_d import ThreeD, check
+from course_lib.techniques.three_d.training import layers_of, split_stages
 
 STEPS, BATCH, MICROBATCHES = 3, 16, 2
 EXACT = 1e-9
@@ -89,6 +94,35 @@ def test_experts_compose_with_every_axis(mesh, schedules, options):
                 atol=EXACT,
                 msg=lambda m, o=option: f"{o} {m}",
             )
+
+
+def test_stages_are_cut_by_what_a_token_costs():
+    layers = [layers_of(model_of(experts=experts)) for experts in (4, 64)]
+    example = torch.zeros(1, 8, dtype=torch.long)
+    few, many = (layer_costs(nn.Sequential(*map(active_part, each)), example) for each in layers)
+    assert few == many
+    dense = layer_costs(layers_of(model_of(experts=2, top_k=2)), example)
+    assert dense == few
+    stages = split_stages(model_of(experts=64), one_f_one_b(2, 2))
+    assert [len(stage) for stage in stages] == [2, 2]
+
+
+def bfloat16_losses():
+    model = tiny_mixture_gpt(layers=1, hidden=32, experts=4, shared=32, seed=0).bfloat16()
+    mesh = Mesh(data=2, expert=2)
+    options = {"zero": 1, "master_dtype": torch.float32}
+    training = ThreeD(model, mesh, one_f_one_b(1, 1), adam, **options)
+    losses = [training.train_step(*batch).item() for batch in batches(30, 32)]
+    used = {parameter.dtype for parameter in training.stages.parameters()}
+    biases = {mixture.router.bias.dtype for mixture in mixtures_of(training.stages)}
+    return losses, used, biases
+
+
+def test_bfloat16_trains_with_biases_in_float32():
+    for losses, used, biases in collect(bfloat16_losses, 2, observe=False, timeout=60):
+        assert used == {torch.bfloat16}
+        assert biases == {torch.float32}
+        assert losses[-1] < losses[0] / 1.2
 
 
 def test_a_checkpoint_is_resumed_on_any_other_mesh(tmp_path):

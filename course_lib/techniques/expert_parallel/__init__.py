@@ -7,6 +7,7 @@ To read in this order:
     capacity        room for so many tokens, and what is dropped
     experts         the experts of a rank, computed together
     all_to_all      rows to every rank, and their gradients home
+    permutations    rows in another order, and back
     dispatch        tokens to their experts, and the answers back
     layer           all of it, in place of an MLP; a shared expert hides the messages
     state           from one process to n ranks and back

@@ -33,7 +33,6 @@ from dataclasses import dataclass, field
 
 import torch
 import torch.distributed as dist
-from torch.autograd.function import once_differentiable
 from torch.profiler import record_function
 
 from course_lib.techniques.tensor_parallel.axis import TensorAxis
@@ -41,6 +40,7 @@ from course_lib.techniques.tensor_parallel.axis import TensorAxis
 from .all_to_all import Pending, start_all_to_all
 from .capacity import places
 from .experts import expert_share
+from .permutations import Permute, Spread, inverse_of
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def plan_dispatch(
     by_source = arriving.view(axis.size, share.size)  # (n, E/n)
     return Dispatch(
         slots,
-        _inverse(slots, choices.numel()).view(experts.shape),
+        inverse_of(slots, choices.numel()).view(experts.shape),
         tuple(counts.view(axis.size, share.size).sum(1).tolist()),
         tuple(by_source.sum(1).tolist()),
         _by_expert(by_source),
@@ -120,7 +120,7 @@ def plan_with_capacity(
     rows = (share.size * capacity,) * axis.size
     return Dispatch(
         slots,
-        _inverse(slots, len(choices)).view(experts.shape),
+        inverse_of(slots, len(choices)).view(experts.shape),
         rows,
         rows,
         _by_expert(each),
@@ -149,74 +149,26 @@ def combine(y: torch.Tensor, plan: Dispatch, weights: torch.Tensor) -> torch.Ten
 
 def start_dispatch(x: torch.Tensor, plan: Dispatch) -> Pending:
     """Send the tokens (T, C). What `wait()` gives (R, C) is source by source: see `by_expert`."""
-    rows = _Spread.apply(x, plan.slots, plan.rows)  # (S, C)
+    rows = Spread.apply(x, plan.slots, plan.rows)  # (S, C)
     return start_all_to_all(rows, plan.send, plan.receive, plan.group, "dispatch")
 
 
 def by_expert(arrived: torch.Tensor, plan: Dispatch) -> torch.Tensor:
     """Rows (R, C) that came source by source, expert by expert."""
-    return _Permute.apply(arrived, plan.order, _inverse(plan.order, len(plan.order)))
+    return Permute.apply(arrived, plan.order, inverse_of(plan.order, len(plan.order)))
 
 
 def start_combine(y: torch.Tensor, plan: Dispatch) -> Pending:
     """Send the answers (R, C) home. What `wait()` gives (S, C) is for `weighted_sum`."""
-    answers = _Permute.apply(y, _inverse(plan.order, len(plan.order)), plan.order)
+    answers = Permute.apply(y, inverse_of(plan.order, len(plan.order)), plan.order)
     return start_all_to_all(answers, plan.receive, plan.send, plan.group, "combine")
 
 
 def weighted_sum(back: torch.Tensor, plan: Dispatch, weights: torch.Tensor) -> torch.Tensor:
     """The answers (S, C) that came back, times their weights (T, k), added up by token: (T, C)."""
-    chosen = _Permute.apply(back, plan.rows.flatten(), plan.slots)  # (T k, C)
+    chosen = Permute.apply(back, plan.rows.flatten(), plan.slots)  # (T k, C)
     chosen = chosen.unflatten(0, tuple(weights.shape))  # (T, k, C)
     return (chosen * weights.to(back.dtype).unsqueeze(-1)).sum(1)
-
-
-class _Spread(torch.autograd.Function):
-    """x (T, C) to its rows (S, C), one for each choice; backward adds the k of a token up."""
-
-    @staticmethod
-    def forward(ctx, x: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(rows)
-        return _rows_of(x, slots // rows.shape[1])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient: torch.Tensor):
-        (rows,) = ctx.saved_tensors
-        return _rows_of(gradient, rows.flatten()).unflatten(0, tuple(rows.shape)).sum(1), None, None
-
-
-class _Permute(torch.autograd.Function):
-    """The rows `order` of x, of which `inverse` is the inverse; one past the end is zeros.
-
-    Without the inverse, backward would have to add rows up that no two of are the same.
-    """
-
-    @staticmethod
-    def forward(ctx, x: torch.Tensor, order: torch.Tensor, inverse: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(inverse)
-        return _rows_of(x, order)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient: torch.Tensor):
-        (inverse,) = ctx.saved_tensors
-        return _rows_of(gradient, inverse), None, None
-
-
-def _rows_of(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """The rows of x (N, C) that `index` names, where N stands for zeros."""
-    missing = index == len(x)
-    if not missing.any():
-        return x.index_select(0, index)
-    return torch.cat([x, x.new_zeros(1, *x.shape[1:])]).index_select(0, index)
-
-
-def _inverse(order: torch.Tensor, size: int) -> torch.Tensor:
-    """Where each of 0 ... size-1 is in `order`; len(order) for those that are not in it."""
-    inverse = torch.full((size + 1,), len(order), device=order.device)
-    inverse[order] = torch.arange(len(order), device=order.device)
-    return inverse[:size]
 
 
 def _by_expert(by_source: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ rank. A block whose MLP is a mixture in one process gets a `MixtureOfExperts`:
 The balancing losses are no part of what `loss` returns: they join in backward by themselves.
 """
 
+import copy
 from typing import Any
 
 import torch
@@ -70,6 +71,20 @@ def mixture_like(whole: Any, groups: ExpertGroups) -> MixtureOfExperts:
         balance_group=groups.data,
         tensor_group=groups.tensor,
     )
+
+
+def active_part(layer: nn.Module) -> nn.Module:
+    """A copy of a layer of one process, on device "meta", with k experts in place of all E.
+
+    What it computes is what a token costs, wherever its experts are.
+    """
+    made: Any = copy.deepcopy(layer).to("meta")
+    if hasattr(made, "mlp") and is_mixture(made.mlp):
+        router, experts = made.mlp.router, made.mlp.experts
+        router.bias = router.bias[: router.top_k]
+        for part, name in ((router, "weight"), (experts, "up"), (experts, "down")):
+            setattr(part, name, nn.Parameter(getattr(part, name)[: router.top_k]))
+    return made
 
 
 def mixtures_of(module: nn.Module) -> list[MixtureOfExperts]:

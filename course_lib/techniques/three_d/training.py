@@ -31,7 +31,7 @@ from course_lib.techniques.expert_parallel import (
     equal_start,
     mixtures_of,
 )
-from course_lib.techniques.expert_parallel.gpt import is_mixture
+from course_lib.techniques.expert_parallel.gpt import active_part, is_mixture
 from course_lib.techniques.make_optimizer import MakeOptimizer
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.pipeline import Pipeline, stages_of
@@ -202,6 +202,7 @@ def layers_of(model: WholeGPT) -> nn.Sequential:
 
 
 def split_stages(model: WholeGPT, schedule: Schedule) -> list[range]:
-    """Layers of each stage, of about equal cost."""
+    """Layers of each stage, of about equal cost: of experts, only those of one token count."""
     tokens = torch.zeros(1, model.embedding.positions.num_embeddings, dtype=torch.long)
-    return split_by_cost(layer_costs(layers_of(model), tokens), num_stages(schedule))
+    active = nn.Sequential(*map(active_part, layers_of(model)))
+    return split_by_cost(layer_costs(active, tokens), num_stages(schedule))
