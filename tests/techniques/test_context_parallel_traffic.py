@@ -8,6 +8,7 @@ from course_lib.ranks import collect
 from course_lib.techniques.context_parallel import (
     all_gather_attention,
     all_gather_bytes,
+    plain_split,
     ring_attention,
     ring_bytes,
     ulysses_attention,
@@ -63,3 +64,82 @@ def test_bytes_are_the_formulas(size, tokens, kv_heads, dtype, element):
             sent = [sum(found[op][r] for op in operations & set(found)) for r in range(size)]
             each = wanted[attention]
             assert sent == [sum(e) if backward else e[0] for e in each], attention.__name__
+
+
+# ------------------------------------------------------------------------------------------------
+
+
+def one_layer(attention, make_split, tokens, **sizes):
+    split = make_split(tokens, dist.get_world_size())
+    leaves = inputs(split, **sizes)
+    gradient = torch.ones_like(leaves[0])
+    attention(*leaves, split).backward(gradient)
+
+
+def test_messages_are_under_way_while_blocks_are_computed():
+    size = 4
+    trace = collect(one_layer, size, (ring_attention, zigzag_split, 32), {"kv_heads": 2}).trace
+    for rank in range(size):
+        sends = [event for event in trace.of(rank) if event.op == "send"]
+        labels = sorted((e for e in trace.labels if e.rank == rank), key=lambda e: e.start)
+        forward = [e for e in labels if e.name.startswith("attention to")]
+        backward = [e for e in labels if e.name.startswith("gradients for")]
+        owners = [(rank - step) % size for step in range(size)]
+        assert [e.name.split()[-1] for e in forward] == [str(owner) for owner in owners]
+        keys, (again, sums) = sends[: size - 1], _by_kind(sends[size - 1 :], trace)
+        assert len(again) == len(sums) == size - 1
+        for work, message in ((forward, keys), (backward, again)):
+            for step, send in enumerate(message):
+                assert send.issued < work[step].start < work[step].end < send.waited
+        for step, send in enumerate(sums, start=1):
+            assert send.issued > backward[step].end
+            assert step + 1 == size or send.waited > backward[step + 1].end
+
+
+def _by_kind(sends, trace):
+    """Backward a rank sends keys, keys, then sums of gradients and keys in turn, at last sums."""
+    inside = [any("gradients" in span for span in event.spans) for event in sends]
+    assert not any(inside)  # nothing is sent in the middle of a block
+    keys = [sends[0], *sends[1:-1:2]]
+    return keys, [event for event in sends if event not in keys]
+
+
+def blocks_computed(make_split):
+    """How many blocks each pass of the ring computes, and of how many pairs."""
+    from course_lib.techniques.context_parallel import local_attention
+
+    seen, attend = [], local_attention.attend
+
+    def counting(q, k, v, mask, scale):
+        seen.append(q.shape[2] * k.shape[2])
+        return attend(q, k, v, mask, scale)
+
+    local_attention.attend = counting
+    one_layer(ring_attention, make_split, 32, kv_heads=HEADS)
+    return seen
+
+
+def test_blocks_that_nobody_sees_are_not_computed():
+    size, whole = 4, 8 * 8
+    for rank, seen in enumerate(collect(blocks_computed, size, (plain_split,), observe=False)):
+        assert seen == [whole] * (rank + 1)
+    for seen in collect(blocks_computed, size, (zigzag_split,), observe=False):
+        assert seen == [whole // 4] * (3 + 2 * (size - 1))  # its own three, two of every other
+
+
+@pytest.mark.parametrize("kv_heads", [12, 2])
+def test_peak_memory_is_the_formula(kv_heads):
+    """Of the ring, in the middle of its backward pass, in vectors of T/n tokens and one head.
+
+    H each of q, out, their gradients; K each of k and v. 2 K each of keys and values that are here
+    and that come, and of sums that stay, leave, come and are made. What a block adds to them has
+    K heads of q, k and v, and with zigzag half of the tokens.
+    """
+    size, tokens, head = 4, 512, 64
+    sizes = {"kv_heads": kv_heads, "head": head}
+    arguments = (ring_attention, zigzag_split, tokens)
+    memory = collect(one_layer, size, arguments, sizes, observe="memory").trace.memory()
+    block = BATCH * tokens // size * head * 4  # bytes
+    wanted = block * (4 * HEADS + (2 + 6 * 2 + 3 / 2) * kv_heads)
+    for peak in memory.peak:
+        assert peak == pytest.approx(wanted, rel=0.03)

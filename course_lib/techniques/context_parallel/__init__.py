@@ -30,7 +30,7 @@ ranks), so the same code is the context axis of a larger mesh.
 from .all_gather_attention import all_gather_attention
 from .axis import ContextAxis
 from .gpt import ContextAttention, ContextParallelGPT
-from .local_attention import attend, attend_backward
+from .local_attention import attend
 from .loss import average_gradients, context_parallel_loss, token_mean
 from .masks import (
     Seen,
@@ -55,7 +55,6 @@ __all__ = [
     "all_gather_attention",
     "all_gather_bytes",
     "attend",
-    "attend_backward",
     "average_gradients",
     "context_parallel_loss",
     "merge",

@@ -24,9 +24,9 @@ from course_lib.techniques.collectives.members import Members
 from course_lib.techniques.collectives.torch_compat import all_gather_single, reduce_scatter_single
 
 from .arguments import look
-from .local_attention import attend
+from .local_attention import add_block
 from .masks import Sight
-from .merge import merge, nothing_yet
+from .merge import nothing_yet
 from .ring_backward import contribution
 from .split import TokenSplit
 
@@ -62,11 +62,7 @@ class _AllGatherAttention(torch.autograd.Function):
         out, lse = nothing_yet(q)
         for source, (keys, values) in enumerate(_gather(k, v, sight, members)):
             for block in sight.blocks(source):
-                rows, columns = block.queries, block.keys
-                found = attend(
-                    q[:, :, rows], keys[:, :, columns], values[:, :, columns], block.mask, scale
-                )
-                merge(out[:, :, rows], lse[:, :, rows], *found)
+                add_block(out, lse, q, keys, values, block, scale)
         out = out.to(q.dtype)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.sight, ctx.members, ctx.scale = sight, members, scale

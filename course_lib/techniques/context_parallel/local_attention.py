@@ -3,50 +3,89 @@
 Written out, then by torch's kernel for CPUs, which never holds the scores in memory. F.sdpa gives
 neither the logarithm that `merge` needs, nor a backward pass for a softmax that went on elsewhere.
 
-Shapes: q (B, H, Tq, D); k, v (B, K, Tk, D), where K divides H: H/K query heads in a row use one
-head of keys and values (grouped-query attention, arXiv 2305.13245).
+Shapes: q (B, H, Tq, D); k, v (B, K, Tk, D), where K divides H. H/K query heads in a row use one
+head of keys and values (grouped-query attention, arXiv 2305.13245); they take turns here, so keys
+are never written out H/K times.
 """
+
+from collections.abc import Iterator
 
 import torch
 
-from .masks import Mask, Seen
-from .merge import accumulating
+from .masks import Block, Mask, Seen
+from .merge import accumulating, merge
 
 
-def attend(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Mask, scale: float
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention to these keys alone: out like `q`, and lse (B, H, Tq), in float32 at least."""
-    forward = _fused if q.is_cpu else attend_written_out
-    parts = [forward(each, k, v, mask, scale) for each in _by_group(q, k)]
-    outs, lses = zip(*parts, strict=True)
-    return _join(outs), _join(lses)
+def add_block(
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    block: Block,
+    scale: float,
+) -> None:
+    """Take the keys of `block` into what its queries have so far: `out` and `lse`, in place."""
+    k, v = k[:, :, block.keys], v[:, :, block.keys]
+    for out_part, lse_part, queries in _by_group(k, block.queries, out, lse, q):
+        merge(out_part, lse_part, *attend(queries, k, v, block.mask, scale))
 
 
-def attend_backward(
+def add_gradients(
+    dq: torch.Tensor,
+    dk: torch.Tensor,
+    dv: torch.Tensor,
     grad_out: torch.Tensor,
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
     out: torch.Tensor,
     lse: torch.Tensor,
+    block: Block,
+    scale: float,
+) -> None:
+    """Add what `block` contributes to the gradients of q, k and v, in place.
+
+    out, lse: of the softmax over all keys, of which those of the block are some.
+    """
+    dk, dv, k, v = (x[:, :, block.keys] for x in (dk, dv, k, v))
+    for dq_part, *of_queries in _by_group(k, block.queries, dq, grad_out, q, out, lse):
+        found = attend_backward(*of_queries, k, v, block.mask, scale)
+        for total, part in zip((dq_part, dk, dv), found, strict=True):
+            total += part
+        del found, part  # before the next are made
+
+
+def attend(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Mask, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention to these keys alone, where K = H: out like `q`, and lse (B, H, Tq).
+
+    lse is in float32 at least, and -inf where a query sees no key.
+    """
+    return (_fused if q.is_cpu else attend_written_out)(q, k, v, mask, scale)
+
+
+def attend_backward(
+    grad_out: torch.Tensor,
+    q: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
     mask: Mask,
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """What these keys contribute to the gradients of q, k and v.
+    """What these keys contribute to the gradients of q, k and v, where K = H.
 
     out, lse: of the softmax over all keys, of which these are some.
     """
     backward = _fused_backward if q.is_cpu else backward_written_out
-    lse = lse.masked_fill(lse == -torch.inf, 0.0)  # exp(-inf - lse) is to be 0
-    groups = zip(*(_by_group(each, k) for each in (grad_out, q, out, lse)), strict=True)
-    parts = [backward(g, qs, k, v, o, ls, mask, scale) for g, qs, o, ls in groups]
-    dq, dk, dv = zip(*parts, strict=True)
-    return _join(dq), _sum(dk), _sum(dv)
+    return backward(grad_out, q, out, finite(lse), k, v, mask, scale)
 
 
 # -------------------------------------------------------------------------------------------------
-# Written out, with as many heads of queries as of keys
+# Written out
 # -------------------------------------------------------------------------------------------------
 
 
@@ -55,17 +94,17 @@ def attend_written_out(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     scores = _scores(q, k, mask, scale)
     lse = scores.logsumexp(-1)  # (B, H, Tq)
-    weights = (scores - _finite(lse).unsqueeze(-1)).exp()
+    weights = (scores - finite(lse).unsqueeze(-1)).exp()
     return (weights @ v.to(weights.dtype)).to(q.dtype), lse
 
 
 def backward_written_out(
     grad_out: torch.Tensor,
     q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
     out: torch.Tensor,
     lse: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
     mask: Mask,
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -73,7 +112,7 @@ def backward_written_out(
 
     Dao et al., arXiv 2205.14135, appendix B.4.
     """
-    weights = (_scores(q, k, mask, scale) - _finite(lse).unsqueeze(-1)).exp()  # of the whole
+    weights = (_scores(q, k, mask, scale) - lse.unsqueeze(-1)).exp()
     dout, o, queries, keys, values = (x.to(weights.dtype) for x in (grad_out, out, q, k, v))
     dv = weights.mT @ dout
     dscores = weights * (dout @ values.mT - (dout * o).sum(-1, keepdim=True)) * scale
@@ -89,7 +128,8 @@ def _scores(q: torch.Tensor, k: torch.Tensor, mask: Mask, scale: float) -> torch
     return scores.masked_fill(~mask, -torch.inf) if isinstance(mask, torch.Tensor) else scores
 
 
-def _finite(lse: torch.Tensor) -> torch.Tensor:
+def finite(lse: torch.Tensor) -> torch.Tensor:
+    """For queries that see no key: exp(-inf - 0) is 0, and exp(-inf + inf) no number."""
     return lse.masked_fill(lse == -torch.inf, 0.0)
 
 
@@ -112,10 +152,10 @@ def _fused(
 def _fused_backward(
     grad_out: torch.Tensor,
     q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
     out: torch.Tensor,
     lse: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
     mask: Mask,
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -136,15 +176,12 @@ def _bias(mask: Mask, q: torch.Tensor) -> torch.Tensor | None:
 # -------------------------------------------------------------------------------------------------
 
 
-def _by_group(x: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Of (B, H, ...) the first query head of every key head, then the second: (B, K, ...) each."""
-    return x.unflatten(1, (k.shape[1], -1)).unbind(2)
+def _by_group(
+    k: torch.Tensor, queries: slice, *tensors: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Views of the tensors (B, H, T, ...) at these queries, with K heads (B, K, Tq, ...) each.
 
-
-def _join(groups: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """The inverse."""
-    return groups[0] if len(groups) == 1 else torch.stack(groups, 2).flatten(1, 2)
-
-
-def _sum(groups: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    return groups[0] if len(groups) == 1 else torch.stack(groups).sum(0)
+    The first query head of every head of keys, then the second, and so on.
+    """
+    parts = (x[:, :, queries].unflatten(1, (k.shape[1], -1)).unbind(2) for x in tensors)
+    return zip(*parts, strict=True)

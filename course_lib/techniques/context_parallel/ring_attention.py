@@ -29,9 +29,9 @@ from torch.profiler import record_function
 from course_lib.techniques.collectives.members import Members
 
 from .arguments import look
-from .local_attention import attend
+from .local_attention import add_block
 from .masks import Sight
-from .merge import merge, nothing_yet
+from .merge import nothing_yet
 from .ring_backward import ring_backward
 from .split import TokenSplit
 from .travelling import travelling
@@ -64,16 +64,19 @@ def ring_attention(
 
 
 def ring_forward(
-    q: torch.Tensor, kv: torch.Tensor, sight: Sight, members: Members, scale: float
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    sight: Sight,
+    members: Members,
+    scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Out (B, H, T_r, D) in float32 at least, and lse (B, H, T_r). kv: (2, B, K, T_r, D)."""
+    """Out (B, H, T_r, D) and lse (B, H, T_r), in float32 at least."""
     out, lse = nothing_yet(q)
-    for source, (k, v) in travelling(kv, sight.split.sizes, members):
+    for source, (keys, values) in travelling(torch.stack([k, v]), sight.split.sizes, members):
         with record_function(f"attention to the keys of rank {source}"):
             for block in sight.blocks(source):
-                queries, keys = block.queries, block.keys
-                found = attend(q[:, :, queries], k[:, :, keys], v[:, :, keys], block.mask, scale)
-                merge(out[:, :, queries], lse[:, :, queries], *found)
+                add_block(out, lse, q, keys, values, block, scale)
     return out, lse
 
 
@@ -88,7 +91,7 @@ class _RingAttention(torch.autograd.Function):
         members: Members,
         scale: float,
     ) -> torch.Tensor:
-        out, lse = ring_forward(q, torch.stack([k, v]), sight, members, scale)
+        out, lse = ring_forward(q, k, v, sight, members, scale)
         out = out.to(q.dtype)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.sight, ctx.members, ctx.scale = sight, members, scale
@@ -98,7 +101,5 @@ class _RingAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_out: torch.Tensor) -> tuple:
         q, k, v, out, lse = ctx.saved_tensors
-        dq, dk, dv = ring_backward(
-            grad_out, q, torch.stack([k, v]), out, lse, ctx.sight, ctx.members, ctx.scale
-        )
+        dq, dk, dv = ring_backward(grad_out, q, k, v, out, lse, ctx.sight, ctx.members, ctx.scale)
         return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, None, None

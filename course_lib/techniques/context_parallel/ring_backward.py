@@ -25,28 +25,29 @@ from torch.profiler import record_function
 
 from course_lib.techniques.collectives.members import Members
 
-from .local_attention import attend_backward
+from .local_attention import add_gradients
 from .masks import Sight
 from .merge import accumulating
-from .travelling import travelling
+from .travelling import travelling, wait_for
 
 
 def ring_backward(
     grad_out: torch.Tensor,
     q: torch.Tensor,
-    kv: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
     out: torch.Tensor,
     lse: torch.Tensor,
     sight: Sight,
     members: Members,
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """dq (B, H, T_r, D), dk and dv (B, K, T_r, D), in float32 at least. kv: (2, B, K, T_r, D)."""
+    """dq (B, H, T_r, D), dk and dv (B, K, T_r, D), in float32 at least."""
     dq = torch.zeros_like(q, dtype=accumulating(q.dtype))
     sums = _TravellingSums(members)
-    for source, block in travelling(kv, sight.split.sizes, members):
+    for source, kv in travelling(torch.stack([k, v]), sight.split.sizes, members):
         with record_function(f"gradients for the keys of rank {source}"):
-            dkv = contribution(dq, grad_out, q, block, out, lse, sight, source, scale)
+            dkv = contribution(dq, grad_out, q, kv, out, lse, sight, source, scale)
         sums.add(source, dkv, sight.split.sizes)
     dk, dv = sums.home()
     return dq, dk, dv
@@ -65,17 +66,9 @@ def contribution(
 ) -> torch.Tensor:
     """What this rank's queries give to the gradients of one block `kv`; adds to `dq` its part."""
     dkv = torch.zeros_like(kv, dtype=dq.dtype)  # (2, B, K, T_source, D)
+    dk, dv = dkv
     for block in sight.blocks(source):
-        queries, keys = block.queries, block.keys
-        of_queries = (x[:, :, queries] for x in (grad_out, q, out, lse))
-        dout, qs, o, ls = of_queries
-        k, v = kv[:, :, :, keys]
-        for total, part in zip(
-            (dq[:, :, queries], *dkv[:, :, :, keys]),
-            attend_backward(dout, qs, k, v, o, ls, block.mask, scale),
-            strict=True,
-        ):
-            total += part
+        add_gradients(dq, dk, dv, grad_out, q, *kv, out, lse, block, scale)
     return dkv
 
 
@@ -91,13 +84,13 @@ class _TravellingSums:
         """Add `dkv` to the sum for the keys of `source`, and pass that on without waiting."""
         n, r = len(self.members), self.members.rank
         if source == r:
-            self.own = self.coming = dkv
+            self.own = dkv
             return
         if source != (r - 1) % n:  # the sum that began on the rank before
             dkv += self._arrived()
         tokens = sizes[(source - 1) % n]
-        self.coming = dkv.new_empty(*dkv.shape[:-2], tokens, dkv.shape[-1])
         self.leaving = dkv  # held until it is sent
+        self.coming = dkv.new_empty(*dkv.shape[:-2], tokens, dkv.shape[-1])
         self.works = self.members.start_exchange(dkv, (r + 1) % n, self.coming, (r - 1) % n)
 
     def home(self) -> torch.Tensor:
@@ -105,6 +98,6 @@ class _TravellingSums:
         return self.own + self._arrived() if len(self.members) > 1 else self.own
 
     def _arrived(self) -> torch.Tensor:
-        for work in self.works:
-            work.wait()
-        return self.coming
+        wait_for(self.works)
+        arrived, self.coming = self.coming, torch.empty(0)  # nobody else holds it
+        return arrived

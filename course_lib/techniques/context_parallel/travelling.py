@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import torch
+import torch.distributed as dist
 
 from course_lib.techniques.collectives.members import Members
 
@@ -24,7 +25,12 @@ def travelling(
             coming = block.new_empty(*block.shape[:-2], tokens, block.shape[-1])
             passing = members.start_exchange(block, (r + 1) % n, coming, (r - 1) % n)
         yield source, block
-        for work in passing:
-            work.wait()
+        wait_for(passing)
         if coming is not None:
             block = coming
+
+
+def wait_for(works: Sequence[dist.Work]) -> None:
+    """In a function of its own, since a name that stays behind keeps a message's buffer alive."""
+    for work in works:
+        work.wait()
