@@ -11,7 +11,7 @@
     offload                     the optimizer on the host                               07
     activation_checkpointing    keep less for backward, compute it again                07
     mesh                        which rank stands where on several axes                 08
-    three_d                     data, tensor and pipeline parallelism at once           08
+    three_d                     data, context, tensor and pipeline parallelism at once  08
     context_parallel            the tokens of one sequence on several ranks             09
     expert_parallel             mixtures of experts, spread over the data axis          10
     make_optimizer              how a technique is told which optimizer to use

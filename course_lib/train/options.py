@@ -43,15 +43,16 @@ class Options(argparse.Namespace):
 
     def mesh(self, world_size: int) -> Mesh:
         """The mesh over that many ranks; the data axis takes what the others leave, if not set."""
-        rest, left = divmod(world_size, self.pipeline * self.tensor)
+        rest, left = divmod(world_size, self.pipeline * self.context * self.tensor)
         if self.data is None and left:
             raise ValueError(
-                f"{world_size} ranks do not divide over pipeline {self.pipeline} x tensor "
-                f"{self.tensor}"
+                f"{world_size} ranks do not divide over pipeline {self.pipeline} x context "
+                f"{self.context} x tensor {self.tensor}"
             )
         mesh = Mesh(
             pipeline=self.pipeline,
             data=rest if self.data is None else self.data,
+            context=self.context,
             tensor=self.tensor,
             expert=self.expert_parallel,
         )
@@ -98,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     mesh = parser.add_argument_group("mesh; the product of the axes is the number of ranks")
     mesh.add_argument("--pipeline", type=_positive, default=1, help="stages' ranks")
     mesh.add_argument("--tensor", type=_positive, default=1, help="ranks that share each layer")
+    mesh.add_argument("--context", type=_positive, default=1, help="ranks that share a sequence")
     mesh.add_argument("--data", type=_positive, help="replicas; all ranks that are left if not set")
     mesh.add_argument(
         "--expert-parallel",

@@ -14,6 +14,12 @@ from torch import nn
 from course_lib.observe import in_flight
 from course_lib.ranks import collect
 from course_lib.techniques.collectives import halving_doubling_all_reduce, ring_all_reduce
+from course_lib.techniques.context_parallel import (
+    all_gather_attention,
+    ring_attention,
+    ulysses_attention,
+    zigzag_split,
+)
 from course_lib.techniques.data_parallel import DataParallel
 from course_lib.techniques.pipeline import Pipeline
 from course_lib.techniques.schedules import interleaved, one_f_one_b
@@ -61,6 +67,14 @@ def sharded() -> None:
         zero.step()
 
 
+def cut_sequences() -> None:
+    watch_all()
+    split = zigzag_split(12, dist.get_world_size())
+    for attention in (ring_attention, all_gather_attention, ulysses_attention):
+        q, k, v = torch.ones(3, 1, 3, 4, 8, requires_grad=True)
+        attention(q, k, v, split).sum().backward()
+
+
 CARELESS = """
 def reads_early(dist, room, other):
     flying = dist.irecv(room, other)
@@ -80,9 +94,12 @@ def careless(watched: bool) -> None:
     made["reads_early"](dist, torch.zeros(4), 1 - dist.get_rank())
 
 
-@pytest.mark.parametrize("work", [rings, pipelines, data_parallel, sharded])
-def test_nothing_in_flight_is_touched(work) -> None:
-    assert collect(work, 2).warnings == []
+@pytest.mark.parametrize(
+    ("work", "size"),
+    [(rings, 2), (pipelines, 2), (data_parallel, 2), (sharded, 2), (cut_sequences, 3)],
+)
+def test_nothing_in_flight_is_touched(work, size) -> None:
+    assert collect(work, size).warnings == []
 
 
 def test_a_technique_that_does_is_found_here_and_only_here() -> None:

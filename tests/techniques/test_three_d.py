@@ -79,6 +79,30 @@ def test_every_mesh_and_zero_stage_equals_one_process(sizes):
 
 
 @pytest.mark.parametrize(
+    "sizes",
+    [
+        {"context": 2},
+        {"context": 3, "data": 2},
+        {"pipeline": 2, "context": 2, "tensor": 2},
+        {"pipeline": 2, "data": 2, "context": 2},
+    ],
+    ids=str,
+)
+def test_sequences_cut_over_a_context_axis_change_nothing(sizes):
+    """Of 9 tokens, of which 5 count: parts of unequal size, and ranks with fewer targets."""
+    mesh = Mesh(**sizes)
+    stages = (0, 1, 2) if mesh.pipeline > 1 else (0, 1, 2, 3)
+    assert_equal_to_one_process(mesh, one_f_one_b(mesh.pipeline, 2), [{"zero": z} for z in stages])
+
+
+def test_a_context_axis_goes_with_recomputation_split_backward_passes_and_tied_weights():
+    mesh = Mesh(pipeline=2, context=2)
+    recompute, plain = {"recompute": True}, {"zero": 1}
+    assert_equal_to_one_process(mesh, zb_h1(2, 4), [plain])
+    assert_equal_to_one_process(mesh, gpipe(2, 4), [recompute], tied=True)
+
+
+@pytest.mark.parametrize(
     ("schedule", "tied", "option"),
     [
         (gpipe(2, 4), False, {"zero": 1, "recompute": True}),
@@ -128,6 +152,7 @@ def test_a_mesh_that_the_planner_gives_trains():
             {},
             "5 layers cannot be cut into 6 stages",
         ),
+        (Mesh(context=10), one_f_one_b(1, 1), {}, "9 tokens cannot be cut over 10 ranks"),
         (Mesh(pipeline=1, data=1, tensor=1), one_f_one_b(1, 1), {"zero": 4}, "not 4"),
         (Mesh(pipeline=2, data=1, tensor=1), one_f_one_b(2, 2), {"zero": 3}, "ZeRO-3 .* one stage"),
         (Mesh(pipeline=1, data=1, tensor=1), gpipe(1, 2), {"zero": 3}, "1F1B's order"),
@@ -163,7 +188,7 @@ def test_another_mesh_goes_on_from_the_state_of_this_one():
     plans = [
         (Mesh(pipeline=2, data=1, tensor=2), {"zero": 0}),
         (Mesh(pipeline=1, data=3, tensor=1), {"zero": 3}),
-        (Mesh(pipeline=2, data=2, tensor=1), {"zero": 2}),
+        (Mesh(pipeline=2, context=2), {"zero": 2}),
     ]
     given = list(batches(STEPS, 48))
     model = model_of()

@@ -222,7 +222,7 @@ def three_d() -> list[Losses]:
 
     tokens = torch.arange(24).view(4, 6) % 11
     found = []
-    for sizes in ({"pipeline": 2}, {"tensor": 2}, {"data": 2}):
+    for sizes in ({"pipeline": 2}, {"tensor": 2}, {"context": 2}, {"data": 2}):
         chosen = Mesh(**sizes)
         training = ThreeD(one_process_gpt(), chosen, one_f_one_b(chosen.pipeline, 2), adam, zero=1)
         found.append([training.train_step(tokens, (tokens + 1) % 11).item() for _ in range(STEPS)])

@@ -8,7 +8,13 @@ from course_lib.train.options import parse
 @pytest.mark.parametrize(
     ("ranks", "line", "says"),
     [
-        (6, "--pipeline 2 --tensor 2", "6 ranks do not divide over pipeline 2 x tensor 2"),
+        (
+            6,
+            "--pipeline 2 --tensor 2",
+            "do not divide over pipeline 2 x context 1 x tensor 2",
+        ),
+        (6, "--context 4", "6 ranks do not divide over pipeline 1 x context 4 x tensor 1"),
+        (32, "--context 32", "tokens cannot be cut over 32 ranks"),
         (4, "--pipeline 2 --data 4", "needs 8 ranks, and there are 4"),
         (3, "--tensor 3", "4 attention heads do not divide over 3"),
         (8, "--pipeline 8 --microbatches 8", "4 layers cannot be cut into 8 stages"),
@@ -32,8 +38,8 @@ def test_a_bad_combination_ends_with_its_numbers(ranks, line, says, monkeypatch,
 
 def test_the_data_axis_takes_the_ranks_that_are_left(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "8")
-    options = parse(["--pipeline", "2", "--tensor", "2"])
-    assert options.mesh(8).data == 2
+    assert parse(["--pipeline", "2", "--tensor", "2"]).mesh(8).data == 2
+    assert parse(["--context", "2"]).mesh(8).data == 4
 
 
 def test_other_ranks_than_the_first_stay_silent(monkeypatch, capsys):

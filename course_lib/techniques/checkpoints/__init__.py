@@ -17,7 +17,7 @@ To read in this order:
     by_step           checkpoints of that, which a run resumes from
 
 Needs of its neighbours: zero and three_d, with what these need (collectives, make_optimizer, mesh,
-schedules, tensor_parallel, pipeline, expert_parallel).
+schedules, tensor_parallel, context_parallel, pipeline, expert_parallel).
 """
 
 from .consolidated import consolidate, load_whole

@@ -26,7 +26,7 @@ _NAME = re.compile(r"step-(\d+)")
 def save(training: ThreeD, folder: Path, step: int) -> None:
     """Save after `step`; all ranks call it. Of what several ranks have, the first saves."""
     state = whole_state(training)
-    if training.coordinates["data"] or training.coordinates["tensor"]:
+    if any(at for axis, at in training.coordinates.items() if axis != "pipeline"):
         state = {}
     saving, saved = folder / f"saving-{step:06}", folder / f"step-{step:06}"
     dcp.save(state, checkpoint_id=saving)

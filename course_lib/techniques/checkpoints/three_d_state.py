@@ -5,9 +5,9 @@
     scalar/blocks.0.mlp.up.weight/step        what it keeps once
 
 Whole tensors do not depend on the mesh, so what one mesh has saved, any other can load. First the
-data axis puts the pieces together that ZeRO has cut a parameter into, then the tensor axis the
-parts of a matrix and the expert axis the experts of a mixture; the pipeline axis has different
-layers and needs nothing.
+ranks with the same weights, of the data and context axes, put the pieces together that ZeRO has cut
+a parameter into, then the tensor axis the parts of a matrix and the expert axis the experts of a
+mixture; the pipeline axis has different layers and needs nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ State = Mapping[str, torch.Tensor]
 
 
 def whole_state(training: ThreeD) -> dict[str, torch.Tensor]:
-    """All of this rank's stages, whole. The ranks of its tensor and data axes call it together."""
+    """All of this rank's stages, whole. All ranks with these stages call it together."""
     cuts = _cuts(training)
     whole = {}
     for key, flat in _joined(training).items():
@@ -90,7 +90,7 @@ def _buffers(training: ThreeD) -> dict[str, torch.Tensor]:
 
 
 def _joined(training: ThreeD) -> dict[str, torch.Tensor]:
-    """Flat tensors of this rank's stages, from the pieces of all ranks of the data axis."""
+    """Flat tensors of this rank's stages, from the pieces of all ranks with the same weights."""
     if not training.zeros:
         own = _own_parameters(training) | _own_state(training)
         return {key: piece.tensor.clone() for key, piece in own.items()}

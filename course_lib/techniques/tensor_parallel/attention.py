@@ -17,6 +17,7 @@ ranks that share it:
 Shoeybi et al. 2019 (arXiv 1909.08053), figure 3b; Ainslie et al., "GQA", arXiv 2305.13245 (2023).
 """
 
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import torch
@@ -37,6 +38,8 @@ from .linear import (
 )
 from .random_streams import separate_stream
 
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
 
 class ParallelAttention(nn.Module):
     """Causal self-attention, (B, T, C) to (B, T, C), with H/t heads of size D = C/H on each rank.
@@ -44,6 +47,9 @@ class ParallelAttention(nn.Module):
     kv_heads: heads K of keys and values, all H unless given.
     dropout: of the attention weights, other elements on every rank.
     sequence_parallel: (B, T/t, C) to (B, T/t, C).
+
+    Where some tokens of the sequence are on other ranks (context parallelism), set `attend`: it
+    takes this rank's q, k and v, and gives what they are mixed to, like q.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class ParallelAttention(nn.Module):
         kv_heads = kv_heads or heads
         _require_divisible(hidden, heads, kv_heads, axis.size)
         self.head_size, self.dropout = hidden // heads, dropout
+        self.attend: Attend = self._attend_here
         self.sharers = axis.size // kv_heads if kv_heads < axis.size else 1
         kv_width, parts = kv_heads * self.head_size, axis.size // self.sharers
         kv_share = Share(0, kv_width, parts, axis.rank // self.sharers)
@@ -80,12 +87,15 @@ class ParallelAttention(nn.Module):
             y.unflatten(-1, (-1, self.head_size)).transpose(1, 2)  # (B, H/t or K/t, T, D)
             for y in self._project(x)
         )
+        mixed = self.attend(q, k, v)  # (B, H/t, T, D)
+        return self.out(mixed.transpose(1, 2).flatten(-2))  # (B, T, C/t) -> (B, T, C)
+
+    def _attend_here(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         dropout = self.dropout if self.training else 0.0
         with separate_stream(self.axis.rank) if dropout else nullcontext():
-            mixed = F.scaled_dot_product_attention(
+            return F.scaled_dot_product_attention(
                 q, k, v, dropout_p=dropout, is_causal=True, enable_gqa=q.shape[1] != k.shape[1]
-            )  # (B, H/t, T, D)
-        return self.out(mixed.transpose(1, 2).flatten(-2))  # (B, T, C/t) -> (B, T, C)
+            )
 
     def _project(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         layers = [self.query, self.key, self.value]

@@ -9,6 +9,8 @@ figure 5.
 Shapes: B batch, T tokens, C hidden size, V vocabulary, t ranks of the group.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -64,7 +66,11 @@ class ParallelBlock(nn.Module):
 
 
 class ParallelGPTEmbedding(nn.Module):
-    """Token plus position: (B, T) to (B, T, C), or (B, T/t, C) with `sequence_parallel`."""
+    """Token plus position: (B, T) to (B, T, C), or (B, T/t, C) with `sequence_parallel`.
+
+    Where the tokens are some of a longer sequence (context parallelism), set `places`: it gives
+    their positions in that, (1, T), on the device that it is asked for.
+    """
 
     def __init__(
         self,
@@ -82,13 +88,19 @@ class ParallelGPTEmbedding(nn.Module):
             vocab, hidden, group, sequence_parallel=sequence_parallel
         )
         self.positions = nn.Embedding(seq, hidden)
+        self.places: Callable[[torch.device], torch.Tensor] | None = None
         self.dropout = Dropout(dropout, self.axis.rank if sequence_parallel else None)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)  # (1, T)
+        positions = self._places_of(tokens)  # (1, T)
         if self.sequence_parallel:
             positions = token_share(tokens.shape[1], self.axis).of(positions)  # (1, T/t)
         return self.dropout(self.tokens(tokens) + self.positions(positions))
+
+    def _places_of(self, tokens: torch.Tensor) -> torch.Tensor:
+        if self.places is not None:
+            return self.places(tokens.device)
+        return torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(0)
 
 
 class ParallelGPTHead(nn.Module):

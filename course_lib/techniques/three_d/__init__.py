@@ -1,12 +1,13 @@
-"""Data, tensor, pipeline and expert parallelism at once, with ZeRO along the data axis.
+"""Data, context, tensor, pipeline and expert parallelism at once, with ZeRO over equal weights.
 
 To read in this order:
 
     training         ThreeD: one rank's part of a GPT in training
+    long_sequences   what it takes for a context axis
     compatibility    what does not go together, and why
 
-Needs of its neighbours: mesh, schedules, tensor_parallel, pipeline, expert_parallel, zero, and what
-these need, collectives and make_optimizer.
+Needs of its neighbours: mesh, schedules, tensor_parallel, context_parallel, pipeline,
+expert_parallel, zero, and what these need, collectives and make_optimizer.
 """
 
 from .compatibility import check

@@ -40,6 +40,9 @@ def _problems(
     heads, layers = model.blocks[0].attention.heads, len(model.blocks) + 2
     if heads % mesh.tensor:
         yield f"{heads} attention heads do not divide over {mesh.tensor} ranks of the tensor axis"
+    tokens = model.embedding.positions.num_embeddings
+    if tokens < mesh.context:
+        yield f"sequences of {tokens} tokens cannot be cut over {mesh.context} ranks"
     if len(schedule) != mesh.pipeline:
         yield f"the schedule is for {len(schedule)} ranks, the pipeline axis has {mesh.pipeline}"
     if num_stages(schedule) > layers:
@@ -72,5 +75,7 @@ def _problems_of_experts(mixture: Any, mesh: Mesh, zero: int) -> Iterator[str]:
         yield f"experts {inner} wide do not divide over {mesh.tensor} ranks of the tensor axis"
     if mixture.router.top_k > experts:
         yield f"a token cannot choose {mixture.router.top_k} of {experts} experts"
+    if mesh.context > 1:
+        yield f"experts average over the data axis only, and there are {mesh.context} context ranks"
     if zero == 3:
         yield "ZeRO-3 takes a layer apart over one group, and experts have another: take zero=2"

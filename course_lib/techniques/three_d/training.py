@@ -1,4 +1,4 @@
-"""3D parallelism: data, tensor and pipeline parallelism at once, with ZeRO along the data axis.
+"""3D parallelism: data, tensor and pipeline parallelism at once, and context parallelism as a 4th.
 
     mesh = Mesh(pipeline=2, data=2, tensor=2)
     training = ThreeD(model, mesh, one_f_one_b(2, 4), make_optimizer, zero=1)
@@ -8,13 +8,16 @@ Nothing here is new: each axis is one of the techniques before, in a group of it
 
     tensor      a layer's matrices are cut          tensor_parallel
     pipeline    the layers are cut, by cost         pipeline
-    data        the batch is cut; gradients and     pipeline.replicas, or zero
-                optimizer state meet here
+    context     the sequences are cut               context_parallel
+    data        the batch is cut                    pipeline.replicas, or zero
     expert      parts of the data axis: tokens      expert_parallel
                 go to experts on other ranks
 
+All ranks of the data and context axes have the same weights but for experts, so gradients and
+optimizer state meet over both at once, as among so many replicas.
+
 Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM",
-SC 2021, section 3 (arXiv 2104.04473).
+SC 2021, section 3 (arXiv 2104.04473); Llama 3, section 3.3.2 (arXiv 2407.21783).
 """
 
 from typing import Any
@@ -41,12 +44,16 @@ from course_lib.techniques.schedules import (
     num_microbatches,
     num_stages,
 )
-from course_lib.techniques.tensor_parallel import TensorParallelGPT, WholeGPT
+from course_lib.techniques.tensor_parallel import (
+    TensorParallelGPT,
+    WholeGPT,
+)
 from course_lib.techniques.zero.zero1 import Zero1
 from course_lib.techniques.zero.zero2 import Zero2
 from course_lib.techniques.zero.zero3 import Zero3
 
 from .compatibility import check
+from .long_sequences import cut_sequences
 
 _ZERO = {1: Zero1, 2: Zero2, 3: Zero3}
 
@@ -66,7 +73,8 @@ class ThreeD:
     mesh: has as many ranks as the default group.
     schedule: a table with a row for each rank of the pipeline axis.
     make_optimizer: builds the optimizer from parameter groups.
-    zero: what the data axis shards: 0 nothing, 1 optimizer state, 2 gradients, 3 parameters too.
+    zero: what ranks with the same weights shard: 0 nothing, 1 optimizer state, 2 gradients, 3
+        parameters too.
     recompute: keep only the inputs of the stages between forward and backward.
     master_dtype: precision of the optimizer's copy of the weights, if not the model's.
 
@@ -96,8 +104,12 @@ class ThreeD:
         device = next(model.parameters()).device
         opened = mesh.open(device.type)
         self.groups = {axis: opened.get_group(axis) for axis in mesh.order}
+        self.replicas = self._open_replicas()
 
         parallel = self._parallel(model)
+        self.context, loss = None, parallel.token_loss
+        if mesh.context > 1:
+            self.context, loss = cut_sequences(parallel, self.groups["context"])
         layers = layers_of(parallel)
         self.paths = ["embedding", *(f"blocks.{i}" for i in range(len(model.blocks))), "head"]
         parts = cut(layers, split_stages(model, schedule))
@@ -108,9 +120,9 @@ class ThreeD:
         self.pipeline = Pipeline(
             {0: self.stages} if zero == 3 else {stage: parts[stage] for stage in own},
             schedule,
-            parallel.token_loss,
+            loss,
             group=self.groups["pipeline"],
-            data_group=None if zero or self.experts else self.groups["data"],
+            data_group=None if zero or self.experts else self.replicas,
             tied=[self._ends()] if tied and len(parts) > 1 else [],
             recompute=recompute,
         )
@@ -124,7 +136,7 @@ class ThreeD:
             )
         elif zero:
             self.zero = _ZERO[zero](
-                self.stages, make_optimizer, self.groups["data"], master_dtype=master_dtype
+                self.stages, make_optimizer, self.replicas, master_dtype=master_dtype
             )
         else:
             if self.experts:
@@ -136,7 +148,8 @@ class ThreeD:
     def train_step(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """One step on a batch (B, T), whole on every rank; returns its mean loss, on every rank.
 
-        Each replica takes its B / data rows, in m microbatches.
+        Each replica takes its B / data rows, in m microbatches, and of these each rank of the
+        context axis its T / context tokens.
         """
         self.stepping.zero_grad()
         loss = self.pipeline.train_step(*self.part_of(tokens, targets))
@@ -161,7 +174,7 @@ class ThreeD:
         return ExpertParallelGPT.from_model(model, self.experts)
 
     def part_of(self, *batch: torch.Tensor) -> list[torch.Tensor]:
-        """The rows of this replica."""
+        """The rows of this replica, and of these the tokens of this rank."""
         pieces = self.mesh.data * num_microbatches(self.schedule)
         rows = len(batch[0])
         if rows % pieces:
@@ -169,7 +182,18 @@ class ThreeD:
                 f"a batch of {rows} samples does not divide into {self.mesh.data} replicas x "
                 f"{num_microbatches(self.schedule)} microbatches"
             )
-        return [tensor.chunk(self.mesh.data)[self.coordinates["data"]] for tensor in batch]
+        parts = [tensor.chunk(self.mesh.data)[self.coordinates["data"]] for tensor in batch]
+        if self.context is None:
+            return parts
+        self.context.begin(batch[0].shape[1])
+        return [self.context.own(part) for part in parts]
+
+    def _open_replicas(self) -> dist.ProcessGroup:
+        """The ranks with the weights of this one."""
+        if self.mesh.context == 1:
+            return self.groups["data"]
+        group, _ = dist.new_subgroups_by_enumeration(self.mesh.groups("data_context"))
+        return group
 
     def _tell_loss(self, loss: torch.Tensor | None) -> torch.Tensor:
         """The mean over the data axis, from the last stage to all."""

@@ -1,0 +1,78 @@
+"""A layer of ring attention against the sum of its parts: its attention alone, its messages alone.
+
+PyTorch's own context parallelism knows the attention kernels of GPUs only, so on CPUs there is
+nothing to run beside it.
+"""
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from course_lib.ranks import collect
+from course_lib.techniques.collectives.members import Members
+from course_lib.techniques.context_parallel import ring_attention, zigzag_split
+from tests.bench.row import Measurement, Row, paired
+
+_HEADS, _HEAD, _TOKENS = 8, 64, 2048
+_PAIRS = 15
+_LIMIT = 1.15
+
+
+def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """What a rank computes under zigzag, forward and backward, on keys that are all here.
+
+    Its own keys first: two triangles and a square. Then two squares for each other rank.
+    """
+    half, n = q.shape[2] // 2, dist.get_world_size()
+    front, back = slice(0, half), slice(half, 2 * half)
+    blocks = [(front, front, True), (back, front, False), (back, back, True)]
+    blocks += [(back, front, False), (back, back, False)] * (n - 1)
+    for queries, keys, causal in blocks:
+        of_block = q[:, :, queries], k[:, :, keys], v[:, :, keys]
+        leaves = [x.detach().requires_grad_() for x in of_block]
+        out = F.scaled_dot_product_attention(*leaves, is_causal=causal)
+        out.backward(out.detach())
+
+
+def _messages(kv: torch.Tensor) -> None:
+    """What a rank sends, each message after the other: keys and values twice, gradients once."""
+    members = Members.of(None)
+    n, r = len(members), members.rank
+    coming = torch.empty_like(kv)
+    for _ in range(3 * (n - 1)):
+        for work in members.start_exchange(kv, (r + 1) % n, coming, (r - 1) % n):
+            work.wait()
+
+
+def _on_each_rank() -> tuple[float, ...]:
+    torch.manual_seed(0)
+    split = zigzag_split(_TOKENS, dist.get_world_size())
+    shape = (1, _HEADS, split.size(dist.get_rank()), _HEAD)
+    q, k, v = (torch.randn(shape, requires_grad=True) for _ in range(3))
+    kv, gradient = torch.stack([k.detach(), v.detach()]), torch.randn(shape)
+
+    def ours() -> None:
+        ring_attention(q, k, v, split).backward(gradient)
+        dist.barrier()
+
+    def parts() -> None:
+        _attention(q, k, v)
+        dist.barrier()
+        _messages(kv)
+        dist.barrier()
+
+    return paired(ours, parts, pairs=_PAIRS)
+
+
+def _measure() -> list[Measurement]:
+    return [
+        Measurement(
+            f"{_TOKENS} tokens, {_HEADS} heads of {_HEAD}, {ranks} ranks",
+            collect(_on_each_rank, ranks, observe=False, timeout=300)[0],
+            limit=_LIMIT,
+        )
+        for ranks in (2, 4)
+    ]
+
+
+ROWS = [Row("context", "ring attention against its attention and its messages alone", _measure)]
