@@ -157,6 +157,15 @@ def test_rotary_scores_depend_on_distances_only():
     torch.testing.assert_close(both[1:], rotary(q, torch.tensor([4])))
 
 
+@pytest.mark.parametrize("make_split", SPLITS)
+def test_rotary_turns_the_tokens_of_a_rank_as_it_turns_them_in_the_whole(make_split):
+    whole, split = drawn(2, 3, 13, 4), make_split(13, 4)
+    turned = rotary(whole, torch.arange(13))
+    for rank in range(4):
+        own = rotary(split.of(whole, rank, dim=2), split.positions(rank))
+        assert torch.equal(own, split.of(turned, rank, dim=2))
+
+
 def test_rotary_far_out_is_exact_enough():
     x = drawn(1, 1, 1, 8, dtype=torch.float32)
     far = torch.tensor([2**20 + 1])
