@@ -49,8 +49,8 @@ def add_gradients(
     out, lse: of the softmax over all keys, of which those of the block are some.
     """
     dk, dv, k, v = (x[:, :, block.keys] for x in (dk, dv, k, v))
-    for dq_part, *of_queries in _by_group(k, block.queries, dq, grad_out, q, out, lse):
-        found = attend_backward(*of_queries, k, v, block.mask, scale)
+    for dq_part, dout, qs, o, ls in _by_group(k, block.queries, dq, grad_out, q, out, lse):
+        found = attend_backward(dout, qs, o, ls, k, v, block.mask, scale)
         for total, part in zip((dq_part, dk, dv), found, strict=True):
             total += part
         del found, part  # before the next are made

@@ -66,9 +66,9 @@ def contribution(
 ) -> torch.Tensor:
     """What this rank's queries give to the gradients of one block `kv`; adds to `dq` its part."""
     dkv = torch.zeros_like(kv, dtype=dq.dtype)  # (2, B, K, T_source, D)
-    dk, dv = dkv
+    (dk, dv), (k, v) = dkv, kv
     for block in sight.blocks(source):
-        add_gradients(dq, dk, dv, grad_out, q, *kv, out, lse, block, scale)
+        add_gradients(dq, dk, dv, grad_out, q, k, v, out, lse, block, scale)
     return dkv
 
 

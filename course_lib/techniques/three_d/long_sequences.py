@@ -5,7 +5,11 @@ import torch.distributed as dist
 
 from course_lib.techniques.context_parallel import ContextAxis, token_mean
 from course_lib.techniques.pipeline.stage import Loss
-from course_lib.techniques.tensor_parallel import TensorParallelGPT, vocab_parallel_cross_entropy
+from course_lib.techniques.tensor_parallel import (
+    ParallelAttention,
+    TensorParallelGPT,
+    vocab_parallel_cross_entropy,
+)
 
 
 def cut_sequences(
@@ -18,8 +22,9 @@ def cut_sequences(
     """
     axis = ContextAxis(group)
     parallel.embedding.places = axis.positions
-    for block in parallel.blocks:
-        block.attention.attend = axis.attend
+    for module in parallel.modules():
+        if isinstance(module, ParallelAttention):
+            module.attend = axis.attend
 
     def loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         losses = vocab_parallel_cross_entropy(logits, targets, parallel.vocab, parallel.axis.group)

@@ -26,6 +26,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from course_lib.techniques.context_parallel import ContextAxis
 from course_lib.techniques.expert_parallel import (
     ExpertGroups,
     ExpertParallelGPT,
@@ -39,6 +40,7 @@ from course_lib.techniques.make_optimizer import MakeOptimizer
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.pipeline import Pipeline, stages_of
 from course_lib.techniques.pipeline.partition import cut, layer_costs, split_by_cost
+from course_lib.techniques.pipeline.stage import Loss
 from course_lib.techniques.schedules import (
     Schedule,
     num_microbatches,
@@ -107,7 +109,8 @@ class ThreeD:
         self.replicas = self._open_replicas()
 
         parallel = self._parallel(model)
-        self.context, loss = None, parallel.token_loss
+        self.context: ContextAxis | None = None
+        loss: Loss = parallel.token_loss
         if mesh.context > 1:
             self.context, loss = cut_sequences(parallel, self.groups["context"])
         layers = layers_of(parallel)
