@@ -21,12 +21,13 @@ _LIMIT = 1.15
 def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     """What a rank computes under zigzag, forward and backward, on keys that are all here.
 
-    Its own keys first: two triangles and a square. Then two squares for each other rank.
+    The triangle of its own keys, and for each other rank all queries and half of the keys, or half
+    of the queries and all keys.
     """
-    half, n = q.shape[2] // 2, dist.get_world_size()
-    front, back = slice(0, half), slice(half, 2 * half)
-    blocks = [(front, front, True), (back, front, False), (back, back, True)]
-    blocks += [(back, front, False), (back, back, False)] * (n - 1)
+    whole, half = slice(0, q.shape[2]), slice(q.shape[2] // 2, q.shape[2])
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    blocks = [(whole, whole, True)]
+    blocks += [(whole, half, False)] * rank + [(half, whole, False)] * (last - rank)
     for queries, keys, causal in blocks:
         of_block = q[:, :, queries], k[:, :, keys], v[:, :, keys]
         leaves = [x.detach().requires_grad_() for x in of_block]

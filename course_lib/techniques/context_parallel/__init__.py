@@ -3,6 +3,7 @@
 To read in this order:
 
     split                   which tokens a rank holds: plain, zigzag, striped
+    documents               several in one sequence, and padding
     masks                   which keys a query sees, and which blocks are empty
     merge                   one softmax from two
     local_attention         attention of a block of queries to a block of keys
@@ -29,16 +30,11 @@ ranks), so the same code is the context axis of a larger mesh.
 
 from .all_gather_attention import all_gather_attention
 from .axis import ContextAxis
+from .documents import packed_documents, padding_documents, positions_in_documents
 from .gpt import ContextAttention, ContextParallelGPT
 from .local_attention import attend
 from .loss import average_gradients, context_parallel_loss, token_mean
-from .masks import (
-    Seen,
-    packed_documents,
-    padding_documents,
-    positions_in_documents,
-    work,
-)
+from .masks import Seen, work
 from .merge import merge
 from .ring_attention import ring_attention
 from .rotary import rotary

@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from course_lib.techniques.collectives.members import Members
 
-from .masks import positions_in_documents
+from .documents import positions_in_documents
 from .ring_attention import ring_attention
 from .split import TokenSplit, zigzag_split
 

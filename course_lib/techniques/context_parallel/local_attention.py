@@ -1,7 +1,8 @@
 """Attention of a block of queries to a block of keys, on one rank, and its backward pass.
 
-Written out, then by torch's kernel for CPUs, which never holds the scores in memory. F.sdpa gives
-neither the logarithm that `merge` needs, nor a backward pass for a softmax that went on elsewhere.
+Written out, which holds the scores of a block in memory, and by torch's kernel for CPUs, which does
+not. F.scaled_dot_product_attention calls that kernel, too, but returns no logarithm for `merge`,
+and has no backward pass for a softmax that went on elsewhere.
 
 Shapes: q (B, H, Tq, D); k, v (B, K, Tk, D), where K divides H. H/K query heads in a row use one
 head of keys and values (grouped-query attention, arXiv 2305.13245); they take turns here, so keys

@@ -6,9 +6,9 @@ A query at position i sees the key at position j if
     both are of the same document           with documents
     neither is padding
 
-The documents of a batch are numbers (B, T), of the whole sequence and the same on every rank;
-negative ones are padding. They are a few bytes per token and come with the batch, so nothing has to
-be sent for them.
+The documents of a batch are numbers (B, T), of the whole sequence and the same on every rank (see
+documents.py). They are a few bytes per token and come with the batch, so nothing has to be sent for
+them.
 
 A rank asks block by block, a piece of its queries against a piece of another rank's keys. Most
 blocks are simple: all is seen, or nothing, and then nothing is computed, or a triangle, which
@@ -16,8 +16,9 @@ kernels know. Only the rest needs a mask of one element per pair.
 """
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
@@ -71,12 +72,26 @@ class Sight:
             )
 
     def blocks(self, source: int) -> Iterator[Block]:
-        """The blocks of this rank's queries and the keys of `source` in which anything is seen."""
+        """The blocks of this rank's queries and the keys of `source` in which anything is seen.
+
+        As few as possible. So with zigzag it is one per source: the own triangle, all queries and
+        the front of an earlier rank's keys, or the queries behind and all keys of a later rank.
+        """
+        own = slice(0, self.split.size(self.rank))
+        if source == self.rank and self.causal and self.documents is None and self._ascending():
+            yield Block(own, own, Seen.TRIANGLE)
+            return
+        found = []
         for rows, queries in _slices(self.split, self.rank):
             for columns, keys in _slices(self.split, source):
                 mask = self._mask(queries, keys)
                 if mask is not None:
-                    yield Block(rows, columns, mask)
+                    found.append(Block(rows, columns, mask))
+        yield from _joined(_joined(found))
+
+    def _ascending(self) -> bool:
+        """Whether the rank holds its tokens in the order of the sequence."""
+        return all(a[-1] < b[0] for a, b in pairwise(self.split.ranks_pieces[self.rank]))
 
     def _mask(self, queries: range, keys: range) -> Mask | None:
         if self.causal and queries[-1] < keys[0]:
@@ -123,32 +138,6 @@ def work(
 
 
 # -------------------------------------------------------------------------------------------------
-# Documents
-# -------------------------------------------------------------------------------------------------
-
-
-def packed_documents(lengths: Sequence[int], tokens: int) -> torch.Tensor:
-    """The number of each token's document, (T,): [3, 2] in 6 tokens is 0 0 0 1 1 -1."""
-    if sum(lengths) > tokens:
-        raise ValueError(f"documents of {sum(lengths)} tokens do not fit into {tokens}")
-    numbers = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
-    return torch.cat([numbers, numbers.new_full((tokens - len(numbers),), -1)])
-
-
-def padding_documents(lengths: Sequence[int], tokens: int) -> torch.Tensor:
-    """One document per sample, (B, T): 0 for its first tokens and -1 behind."""
-    return torch.stack([packed_documents([length], tokens) for length in lengths])
-
-
-def positions_in_documents(documents: torch.Tensor) -> torch.Tensor:
-    """Positions (..., T) that begin anew in each document: of 0 0 0 1 1 they are 0 1 2 0 1."""
-    positions = torch.arange(documents.shape[-1], device=documents.device)
-    begins = torch.ones_like(documents, dtype=torch.bool)
-    begins[..., 1:] = documents[..., 1:] != documents[..., :-1]
-    return positions - (positions * begins).cummax(-1).values
-
-
-# -------------------------------------------------------------------------------------------------
 
 
 def _slices(split: TokenSplit, rank: int) -> Iterator[tuple[slice, range]]:
@@ -157,6 +146,26 @@ def _slices(split: TokenSplit, rank: int) -> Iterator[tuple[slice, range]]:
     for piece in split.ranks_pieces[rank]:
         yield slice(start, start + len(piece)), piece
         start += len(piece)
+
+
+def _joined(blocks: Iterable[Block]) -> list[Block]:
+    """Neighbours that are all seen as one: those with the same queries, and with the same keys."""
+    found: list[Block] = []
+    for block in blocks:
+        last = found[-1] if found else block
+        if last is not block and last.mask is block.mask is Seen.ALL:
+            if last.queries == block.queries and last.keys.stop == block.keys.start:
+                found[-1] = Block(block.queries, _both(last.keys, block.keys), Seen.ALL)
+                continue
+            if last.keys == block.keys and last.queries.stop == block.queries.start:
+                found[-1] = Block(_both(last.queries, block.queries), block.keys, Seen.ALL)
+                continue
+        found.append(block)
+    return found
+
+
+def _both(first: slice, second: slice) -> slice:
+    return slice(first.start, second.stop)
 
 
 def _before(queries: range, keys: range, device: torch.device | None) -> torch.Tensor:

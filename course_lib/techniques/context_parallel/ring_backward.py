@@ -15,6 +15,10 @@ not n. They are summed, and travel, in float32 at least.
 Sent per rank: (n-1)/n of 2 B K T D elements twice, once as keys and values, once as gradients. Both
 rings pass on while the rank computes the next block.
 
+Held per rank, in units of B T/n D elements: q, out and their gradients, 4 H; k and v, 2 K; the keys
+and values that are here and those that come, 4 K; the sums that stay, leave, come and are being
+made, 8 K; and what one block adds to them, 3 K for a part of the tokens. None of it grows with n.
+
 Liu et al., "Ring attention with blockwise transformers for near-infinite context", arXiv 2310.01889
 (2023), section 3.
 """
