@@ -164,6 +164,7 @@ def test_a_checkpoint_is_resumed_on_any_other_mesh(tmp_path):
         ({"inner": 9}, Mesh(tensor=2), 0, "experts 9 wide do not divide over 2 ranks"),
         ({"top_k": 5}, Mesh(), 0, "choose 5 of 4 experts"),
         ({}, Mesh(data=2, expert=2), 3, "experts have another: take zero=2"),
+        ({}, Mesh(data=2, context=2), 0, "experts average over the data axis .* 2 context ranks"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options, mesh, zero, says):
