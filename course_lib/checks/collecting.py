@@ -46,8 +46,9 @@ class Trouble:
     """Why there is nothing to judge.
 
     kind: "signature" (the answer cannot be called as the task says), "unattempted" (a hole of the
-        notebook is still empty), "failed" (a rank raised or died), "stuck", or "unusable" (what
-        the answer returned made the check's own line raise).
+        notebook is still empty), "failed" (a rank raised or left), "killed" (none raised, and a
+        signal ended one), "stuck", or "unusable" (what the answer returned made the check's own
+        line raise).
     report: the text to show; for "unattempted" the name of the function with the hole.
     warnings: what went silently wrong before.
     cause: what the source of the answer shows to be wrong, "" if nothing is known.
@@ -161,7 +162,10 @@ def _trouble(error: RankError, answer: Callable) -> Trouble:
         if failure.kind == "raised" and failure.what.startswith(Unusable.__name__):
             report = failure.what.removeprefix(f"{Unusable.__name__}: ")
             return Trouble("unusable", report, error.warnings)
+    kinds = {failure.kind for failure in error.failures.values()}
     kind = "stuck" if isinstance(error, RankTimeout) else "failed"
+    if "killed" in kinds and "raised" not in kinds:
+        kind = "killed"
     whole_number = any("'int'" in failure.what for failure in error.failures.values())
     cause = recv_for_its_tensor(answer) if whole_number else ""
     return Trouble(kind, error.report, error.warnings, cause)

@@ -26,8 +26,9 @@ def judge_trouble(case: Case, trouble: Trouble, others_passed: bool = False) -> 
         return Finding(trouble.cause)
     if others_passed and case.clue:
         return Finding(f"the cases before were right. What is special about this one: {case.clue}")
-    # A rank that raised says itself what happened; the case's clue would only be a guess.
-    return Finding(case.clue if trouble.kind == "stuck" else "")
+    # A rank that raised says itself what happened; the case's clue would only be a guess. Gloo ends
+    # a process without a word where a message is larger than the room for it.
+    return Finding(case.clue if trouble.kind in ("stuck", "killed") else "")
 
 
 def judge_case(exercise: Exercise, case: Case, observation: Observation) -> Finding | None:

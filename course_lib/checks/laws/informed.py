@@ -21,7 +21,9 @@ from ._law import Law
 from ._snapshot import leaves, same
 
 _BOTH = "both"  # the two cases, in the data of the one that the law runs
-_WRITES = frozenset({"recv", "broadcast", "all_reduce", "all_gather", "reduce_scatter"})
+_WRITES = frozenset(
+    {"recv", "broadcast", "all_reduce", "all_gather", "reduce_scatter", "all_to_all"}
+)
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,8 @@ from course_lib.checks import compare
 from course_lib.checks.answers import plain
 from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.checks.exercises._operations import Operations
-from course_lib.checks.reference import Reference
 from course_lib.observe import CommEvent
 
-_SLACK = 1e-9  # of the largest element: float64 through a layer
 FORWARD, BACKWARD = "check: forward", "check: backward"
 ALL_REDUCE = frozenset({"all_reduce"})
 
@@ -97,7 +95,7 @@ def wrong_values(case: Case, observation: Observation, exact: Exact) -> Finding 
     """The outputs of all ranks, then the gradients of all leaves, against one process."""
     for rank, seen in enumerate(observation.values):
         looks = exact.looks[rank] if exact.looks else {}
-        if finding := _differs(seen["output"], exact.outputs[rank], rank, looks):
+        if finding := compare.computed(seen["output"], exact.outputs[rank], rank, looks):
             return finding
         if seen["changed"]:
             return Finding(
@@ -125,32 +123,20 @@ def _wrong_gradient(
             "does a backward return nothing?"
         )
         return Finding(f"{title}: there is none, {likely}", rank, got="None")
-    finding = _differs(got, wanted, rank, looks)
+    finding = compare.computed(got, wanted, rank, looks)
     if finding is None:
         return None
-    if ranks > 1 and _is(got, wanted * ranks) and not finding.likely.startswith("this is"):
+    if (
+        ranks > 1
+        and compare.alike(got, wanted * ranks)
+        and not finding.likely.startswith("this is")
+    ):
         likely = (
             f"{title}: exactly t = {ranks} times the reference. It is the same on all ranks, and "
             "was added up over them"
         )
         return replace(finding, likely=likely)
     return replace(finding, likely=f"{title}: {finding.likely}")
-
-
-def _differs(got: Any, wanted: torch.Tensor, rank: int, looks: Tensors) -> Finding | None:
-    slack = torch.full_like(wanted, float(wanted.abs().max()) * _SLACK)
-    finding = compare.mismatch(got, Reference(wanted, slack, wanted.dtype), rank)
-    if finding is None:
-        return None
-    if fits := [name for name, other in looks.items() if _is(got, other)]:
-        return replace(finding, likely=f"this is {'; or '.join(fits)}")
-    return finding
-
-
-def _is(got: Any, other: torch.Tensor) -> bool:
-    if not isinstance(got, torch.Tensor) or got.shape != other.shape:
-        return False
-    return bool(((got - other).abs() <= _SLACK * other.abs().max()).all())
 
 
 # ---------------------------------------------------------------------------------------------

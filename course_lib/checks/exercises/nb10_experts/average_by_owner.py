@@ -1,0 +1,198 @@
+"""Gradients where some parameters are on all ranks and some on a few: averaged over whom?
+
+average_by_owner(dense, experts, replicas)
+    dense: parameters that every rank has. experts: parameters of this rank's experts, which only
+    the ranks of the group `replicas` have. Every rank's loss is a mean over its own tokens, and the
+    loss of the step is the mean over all ranks. Afterwards every .grad is that of the step's loss.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from course_lib.checks import compare
+from course_lib.checks.answers import plain
+from course_lib.checks.contract import Contract
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.inputs import normal
+from course_lib.text import counted
+
+_DENSE = [(2, 3), (4,)]
+_EXPERTS = [(3, 2), (1,)]
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    return [_case(rng, n, size) for n, size in ((4, 2), (2, 2), (2, 1))]
+
+
+def _case(rng: random.Random, n: int, size: int) -> Case:
+    """`size` ranks hold all experts between them; rank r has the same as ranks r + size, ..."""
+    dense = [normal(rng, *_DENSE) for _ in range(n)]
+    experts: list[list[torch.Tensor | None]] = [[*normal(rng, *_EXPERTS)] for _ in range(n)]
+    if size < n:
+        experts[-1][0] = None  # an expert that got no token there
+    label = f"{counted(n, 'rank')}, experts over {size} of them"
+    clue = (
+        "an expert that got no token has no gradient on that rank, and the other replicas wait for "
+        "its part: it is zero"
+    )
+    return Case(n, label, {"dense": dense, "experts": experts, "size": size}, clue)
+
+
+def _replicas(case: Case, rank: int) -> list[int]:
+    size = case.data["size"]
+    return list(range(rank % size, case.world_size, size))
+
+
+def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
+    rank, size = dist.get_rank(), case.data["size"]
+    groups = [dist.new_group(_replicas(case, each)) for each in range(size)]
+    dense = [_parameter(g) for g in case.data["dense"][rank]]
+    shapes = [torch.empty(shape, dtype=torch.float64) for shape in _EXPERTS]
+    experts = [
+        _parameter(g, like) for g, like in zip(case.data["experts"][rank], shapes, strict=True)
+    ]
+    returned = answer(dense, experts, groups[rank % size])
+    return {
+        "returned": plain(returned),
+        "dense": [plain(p.grad) for p in dense],
+        "experts": [plain(p.grad) for p in experts],
+    }
+
+
+def _parameter(gradient: torch.Tensor | None, like: torch.Tensor | None = None) -> nn.Parameter:
+    shape = gradient if gradient is not None else like
+    assert shape is not None
+    parameter = nn.Parameter(torch.ones_like(shape))
+    parameter.grad = None if gradient is None else gradient.clone()
+    return parameter
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    data, n = case.data, case.world_size
+    for rank, seen in enumerate(observation.values):
+        for i, got in enumerate(seen["dense"]):
+            parts = [gradients[i] for gradients in data["dense"]]
+            total = torch.stack(parts).sum(0)
+            looks = {
+                "the sum over all ranks: the loss of the step is their mean": total,
+                "this rank's own gradient, which nobody averaged": parts[rank],
+                "the average over the replicas of the experts: dense parameters are on all ranks": (
+                    torch.stack([parts[r] for r in _replicas(case, rank)]).mean(0)
+                ),
+            }
+            if finding := compare.computed(got, total / n, rank, looks if n > 1 else {}):
+                return compare.titled(f"dense parameter {i}", finding)
+    for rank, seen in enumerate(observation.values):
+        for i, got in enumerate(seen["experts"]):
+            if finding := _wrong_expert(case, got, i, rank):
+                return finding
+    return _bytes(case, observation)
+
+
+def _wrong_expert(case: Case, got: Any, i: int, rank: int) -> Finding | None:
+    n, replicas = case.world_size, _replicas(case, rank)
+    all_parts = [
+        torch.zeros(_EXPERTS[i], dtype=torch.float64) if part is None else part
+        for part in (gradients[i] for gradients in case.data["experts"])
+    ]
+    parts = [all_parts[r] for r in replicas]
+    total = torch.stack(parts).sum(0)
+    if got is None and total.any():
+        return Finding(
+            f"expert parameter {i}: this rank had no gradient, and still has none. Its replicas "
+            "have one, and all must take the same step: begin with zeros",
+            rank,
+            got="None",
+        )
+    looks = {
+        "a mixture of different experts: the average goes over the ranks that have the same ones, "
+        "the group `replicas`": torch.stack(all_parts).sum(0) / n,
+        "the sum of different experts: these are added up over the group `replicas` only": (
+            torch.stack(all_parts).sum(0)
+        ),
+        "this rank's own gradient: its replicas have seen other tokens": all_parts[rank],
+        "this rank's own gradient, divided by all ranks: its replicas have seen other tokens": (
+            all_parts[rank] / n
+        ),
+        f"the sum over the replicas: divide by {n}, since each rank's loss counts 1/{n}": total,
+    }
+    if len(replicas) == n:
+        looks = {f"the sum over the ranks: divide by {n}": total, **dict([*looks.items()][2:4])}
+    size = case.data["size"]
+    if size > 1:
+        looks = {
+            f"exactly {size} times too much: it was divided by its {len(replicas)} replicas. But "
+            f"it holds what the tokens of {size} ranks made of it, and each rank's loss counts "
+            f"1/{n}: divide by {n}, as everywhere": total / len(replicas),
+            **looks,
+        }
+    finding = compare.computed(got, total / n, rank, looks if n > 1 else {})
+    return compare.titled(f"expert parameter {i}", finding)
+
+
+def _bytes(case: Case, observation: Observation) -> Finding | None:
+    """Dense gradients once over all ranks, those of experts once over their replicas."""
+    n = case.world_size
+    dense, experts = (8 * sum(torch.Size(s).numel() for s in sizes) for sizes in (_DENSE, _EXPERTS))
+    for rank in range(n):
+        wanted: dict[tuple[int, ...], int] = {}
+        for ranks, nbytes in ((tuple(range(n)), dense), (tuple(_replicas(case, rank)), experts)):
+            if len(ranks) > 1:
+                wanted[ranks] = wanted.get(ranks, 0) + nbytes
+        found = dict.fromkeys(wanted, 0)
+        for event in observation.trace.of(rank):
+            if len(event.ranks) > 1 and event.op == "all_reduce":
+                found[event.ranks] = found.get(event.ranks, 0) + event.nbytes
+        if found != wanted:
+            return Finding(
+                "the gradients are right, but not what is sent: dense ones once over all ranks, "
+                "those of experts once over their replicas",
+                rank,
+                expected=_told(wanted),
+                got=_told(found),
+            )
+    return None
+
+
+def _told(nbytes: dict[tuple[int, ...], int]) -> str:
+    parts = [f"{size} bytes over ranks {list(ranks)}" for ranks, size in nbytes.items()]
+    return ", ".join(parts) or "nothing"
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(dense, experts, replicas)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        Write down the loss of the step as a mean over the ranks' losses. Which ranks' losses depend
+        on a dense parameter? Which on one copy of an expert, and what is in that copy's .grad
+        already when backward has ended?
+        """,
+        """
+        The copy of an expert has heard from all ranks that sent it tokens: the sum over its own
+        expert group is there. What is missing are the other copies. Sum over `replicas`; then
+        divide by what the loss of one rank is divided by. An expert without tokens has None.
+        """,
+        """
+        for p in dense: all_reduce(p.grad), then p.grad /= n. for p in experts: where p.grad is None
+        begin with torch.zeros_like(p); all_reduce(p.grad, group=replicas), then p.grad /= n, with
+        the same n, the world size.
+        """,
+    ),
+    passed="every gradient is that of the whole batch, and no expert is mixed with another",
+    contract=Contract(
+        takes=".grad of an expert may be None on a rank, and is a tensor afterwards where any "
+        "replica has one; it may be exchanged for another tensor",
+        allowed=frozenset({"all_reduce"}),
+        sends="dense gradients once over all ranks, those of experts once over `replicas`",
+    ),
+    points=2,
+)

@@ -1,0 +1,191 @@
+"""Known answers to dispatch_tokens."""
+
+import torch
+import torch.distributed as dist
+
+from course_lib.checks.known_answers import right, wrong
+
+from ._common import dispatched, exchanged_counts, sent_and_received, sorted_there
+from .exchange_with_gradient import exchange_with_gradient, moved
+
+
+def refuse(number):
+    n = dist.get_world_size()
+    if number % n:
+        raise ValueError(f"{number} experts cannot be spread evenly over {n} ranks")
+
+
+@right
+def dispatch_tokens(x, experts, number):
+    refuse(number)
+    return dispatched(x, experts, number)
+
+
+@right
+def by_index_lists(x, experts, number):
+    """Lists of positions for every expert, in plain Python."""
+    refuse(number)
+    n, k = dist.get_world_size(), experts.size(1)
+    mine = number // n
+    chosen = experts.flatten().tolist()
+    order = [i for e in range(number) for i, each in enumerate(chosen) if each == e]
+    counts = torch.tensor([chosen.count(e) for e in range(number)])
+    theirs = exchanged_counts(counts).view(n, mine).tolist()
+    sent = counts.view(n, mine).sum(1).tolist()
+    received = [sum(row) for row in theirs]
+    starts = {}
+    at = 0
+    for r in range(n):
+        for e in range(mine):
+            starts[r, e] = at
+            at += theirs[r][e]
+    again = [starts[r, e] + i for e in range(mine) for r in range(n) for i in range(theirs[r][e])]
+    tokens = torch.tensor([i // k for i in order], dtype=torch.int64)
+    rows = exchange_with_gradient(x[tokens], sent, received)[torch.tensor(again, dtype=torch.int64)]
+
+    def back(outputs):
+        there = torch.empty(len(again), dtype=torch.int64)
+        there[again] = torch.arange(len(again))
+        here = torch.empty(len(order), dtype=torch.int64)
+        here[order] = torch.arange(len(order))
+        returned = exchange_with_gradient(outputs[there], received, sent)
+        return returned[here].unflatten(0, (len(x), k))
+
+    return rows, [sum(row[e] for row in theirs) for e in range(mine)], back
+
+
+@right
+def by_scattering_back(x, experts, number):
+    """The way back writes into place; index_copy is part of the graph."""
+    refuse(number)
+    (tokens, k), flat = experts.shape, experts.reshape(-1)
+    _, order = flat.sort(stable=True)
+    sent, received, theirs = sent_and_received(experts, number)
+    again = sorted_there(theirs)
+    copies = x.repeat_interleave(k, dim=0)
+    rows = exchange_with_gradient(copies.index_select(0, order), sent, received)
+
+    def back(outputs):
+        unsorted = torch.zeros_like(outputs).index_copy(0, again, outputs)
+        returned = exchange_with_gradient(unsorted, received, sent)
+        placed = torch.zeros_like(returned).index_copy(0, order, returned)
+        return placed.view(tokens, k, outputs.shape[1])
+
+    return rows.index_select(0, again), theirs.sum(0), back
+
+
+@wrong(says="sort what has arrived by expert")
+def not_sorted_there(x, experts, number):
+    refuse(number)
+    k = experts.shape[1]
+    order = experts.flatten().argsort(stable=True)
+    sent, received, theirs = sent_and_received(experts, number)
+    rows = exchange_with_gradient(x[order // k], sent, received)
+
+    def back(outputs):
+        returned = exchange_with_gradient(outputs, received, sent)
+        return returned[order.argsort()].view(len(x), k, -1)
+
+    return rows, theirs.sum(0), back
+
+
+def dispatched_with(undo):
+    """As it is meant, but for the last step of the way back."""
+
+    def answer(x, experts, number):
+        refuse(number)
+        k = experts.shape[1]
+        order = experts.flatten().argsort(stable=True)
+        sent, received, theirs = sent_and_received(experts, number)
+        again = sorted_there(theirs)
+        rows = exchange_with_gradient(x[order // k], sent, received)[again]
+
+        def back(outputs):
+            returned = exchange_with_gradient(outputs[again.argsort()], received, sent)
+            return undo(returned, order).view(len(x), k, -1)
+
+        return rows, theirs.sum(0), back
+
+    return answer
+
+
+@wrong(says="put each one back to its token, with the inverse permutation")
+def not_put_back(x, experts, number):
+    return dispatched_with(lambda returned, order: returned)(x, experts, number)
+
+
+@wrong(says="the way back needs the inverse of the permutation")
+def sorted_twice(x, experts, number):
+    return dispatched_with(lambda returned, order: returned[order])(x, experts, number)
+
+
+@wrong(says="x gets no gradient")
+def without_gradient_there(x, experts, number):
+    rows, counts, back = dispatch_tokens(x.detach(), experts, number)
+    return rows.requires_grad_(), counts, back
+
+
+@wrong(says="x gets no gradient")
+def without_gradient_back(x, experts, number):
+    refuse(number)
+    k = experts.shape[1]
+    order = experts.flatten().argsort(stable=True)
+    sent, received, theirs = sent_and_received(experts, number)
+    again = sorted_there(theirs)
+    rows = exchange_with_gradient(x[order // k], sent, received)[again]
+
+    def back(outputs):
+        returned = moved(outputs.detach()[again.argsort()], received, sent)
+        return returned[order.argsort()].view(len(x), k, -1)
+
+    return rows, theirs.sum(0), back
+
+
+@wrong(says="raise a ValueError with both numbers")
+def refuses_nobody(x, experts, number):
+    if number % dist.get_world_size():
+        return x, [], None
+    return dispatched(x, experts, number)
+
+
+@wrong(says="raise a ValueError with both numbers")
+def refuses_without_numbers(x, experts, number):
+    if number % dist.get_world_size():
+        raise ValueError("these experts cannot be spread evenly")
+    return dispatched(x, experts, number)
+
+
+@wrong(says="rank r has m experts one after the other")
+def experts_in_turn(x, experts, number):
+    """Expert e on rank e % n."""
+    refuse(number)
+    n = dist.get_world_size()
+    renamed = experts % n * (number // n) + experts // n
+    return dispatched(x, renamed, number)
+
+
+@wrong(says="but not counts")
+def counts_of_its_own_tokens(x, experts, number):
+    rows, counts, back = dispatch_tokens(x, experts, number)
+    n, rank = dist.get_world_size(), dist.get_rank()
+    own = torch.bincount(experts.flatten(), minlength=number).view(n, -1)[rank]
+    return rows, own, back
+
+
+@wrong(says="three are asked")
+def only_rows(x, experts, number):
+    return dispatch_tokens(x, experts, number)[0]
+
+
+@wrong(says="back is a function of the outputs")
+def back_is_a_permutation(x, experts, number):
+    rows, counts, _ = dispatch_tokens(x, experts, number)
+    return rows, counts, experts.flatten().argsort(stable=True).argsort()
+
+
+@wrong(says="but not what is sent")
+def tokens_sent_twice(x, experts, number):
+    """Once to see how much there is, once in earnest."""
+    refuse(number)
+    dispatched(x.detach(), experts, number)
+    return dispatched(x, experts, number)
