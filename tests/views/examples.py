@@ -9,6 +9,7 @@ from course_lib.simulate.models import MODELS
 from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b, zb_h1
 from course_lib.views.context_explorer import context_explorer, context_ring
 from course_lib.views.cost_curves import cost_curves
+from course_lib.views.expert_loads import expert_explorer, expert_loads
 from course_lib.views.explore import Explorer, explore
 from course_lib.views.memory_bars import run_memory
 from course_lib.views.memory_curves import memory_curves
@@ -73,11 +74,17 @@ PIPES = {
     "interleaved": simulate(interleaved(8, 32, 2)),
     "ZB-H1": simulate(zb_h1(8, 32)),
 }
+# Rows of 4 ranks for 8 experts, over 20 steps: one expert is chosen more and more.
+EXPERT_STEPS = [
+    [[5 + (e == 2) * n * (r + 1) for e in range(8)] for r in range(4)] for n in range(20)
+]
+EVEN_STEPS = [[[5] * 8] * 4] * 20
 VIEWS: dict[str, Callable[[], View]] = {
     **{
         f"gantt of {name}": lambda t=t: schedule_gantt(t, "a pipeline") for name, t in PIPES.items()
     },
     "gantt of a recording": lambda: schedule_gantt(TRACE.timeline(), "a run", unit="s"),
+    "expert loads": lambda: expert_loads(EXPERT_STEPS, 19, factor=1.25),
     "replay": lambda: replayed(TRACE),
     "ring steps": lambda: ring_steps(4),
     "traffic matrix": lambda: traffic_matrix(TRACE),
@@ -107,4 +114,5 @@ WIDGETS: dict[str, Callable[[], Explorer]] = {
     "planner": plan_explorer,
     "mesh": mesh_explorer,
     "context ring": context_explorer,
+    "experts": lambda: expert_explorer({"uneven": EXPERT_STEPS, "even": EVEN_STEPS}, every=10),
 }

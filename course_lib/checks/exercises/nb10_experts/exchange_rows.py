@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import compare, reference, structure
+from course_lib.checks import compare, reference, traffic_limits
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -108,7 +108,7 @@ def _bytes(case: Case, observation: Observation) -> Finding | None:
     for rank, rows in enumerate(case.data["inputs"]):
         leaving = sum(table[rank]) - table[rank][rank]
         nbytes = leaving * rows.shape[1] * rows.element_size()
-        if finding := structure.sent(
+        if finding := traffic_limits.sent(
             observation,
             rank,
             nbytes,

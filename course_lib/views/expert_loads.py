@@ -1,0 +1,182 @@
+"""Rows on their way from ranks to experts, and how the load of each expert goes from step to step.
+
+A step is a table: `table[rank][expert]` is how many rows that rank's tokens send to that expert. Of
+N rows in a step each of E experts has room for ceil(factor N / E); what is above is dropped.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from course_lib.text import table
+
+from .drawing import SMALL, WIDTH, Picture
+from .explore import Control, Explorer, explore
+from .palette import PAPER, RANKS, Fill
+from .view import View
+
+Step = Sequence[Sequence[int]]
+_SERVED, _DROPPED = Fill("#0072b2", ink=PAPER), Fill("#d55e00", "//", PAPER)
+_HIGH, _FLOWS, _BARS = 210, 250, 300  # pixels: of the upper part, and where it is cut
+_CELL = 15  # pixels of an expert's line below
+
+
+def expert_loads(
+    steps: Sequence[Step], step: int = 0, factor: float = math.inf, every: int = 1
+) -> View:
+    """One step from ranks to experts, and the loads of all steps below it.
+
+    steps: tables of one shape. step: its number among them. factor: of the capacity; none if inf.
+    every: training steps from one table to the next.
+    """
+    if not 0 <= step < len(steps):
+        raise ValueError(f"there are steps 0 to {len(steps) - 1}, and not {step}")
+    ranks, experts = len(steps[step]), len(steps[step][0])
+    if not 1 <= ranks <= len(RANKS):
+        raise ValueError(f"1 to {len(RANKS)} ranks can be told apart, not {ranks}")
+    if not factor > 0:
+        raise ValueError(f"a capacity factor is more than 0, not {factor}")
+    loads = [_loads(each) for each in steps]
+    total = max(sum(loads[step]), 1)
+    room = math.ceil(factor * total / experts) if factor < math.inf else total
+    title = _title(loads[step], every * step, factor, room)
+    return View(_draw(steps, loads, step, room, every, title), _text(loads[step], room, title))
+
+
+def expert_explorer(runs: Mapping[str, Sequence[Step]], every: int = 1) -> Explorer:
+    """`expert_loads` of several runs under sliders, beginning with the last step of the first.
+
+    runs: by name, each with as many steps as the others. every: training steps from one to the
+    next.
+    """
+    lengths = {len(steps) for steps in runs.values()}
+    if len(lengths) != 1:
+        raise ValueError(f"runs of {' and '.join(map(str, sorted(lengths)))} steps: one is asked")
+    numbers = [every * k for k in range(lengths.pop())]
+
+    def drawn(run: str = next(iter(runs)), step: int = numbers[-1], factor: float = 1.25) -> View:
+        return expert_loads(runs[run], step // every, factor, every)
+
+    return explore(
+        drawn,
+        height=470,
+        run=Control(list(runs), "training run"),
+        step=numbers,
+        factor=Control(
+            [1.0, 1.25, 1.5, 2.0, math.inf], "capacity factor", names={math.inf: "none"}
+        ),
+    )
+
+
+# ------------------------------------------------------------------------------------------------
+
+
+def _loads(step: Step) -> list[int]:
+    return [sum(column) for column in zip(*step, strict=True)]
+
+
+def _title(loads: Sequence[int], step: int, factor: float, room: int) -> str:
+    total, most = max(sum(loads), 1), max(loads)
+    busiest = f"the busiest expert has {most / total:.0%} of the rows"
+    busiest += f", {most * len(loads) / total:.1f} times its share"
+    if factor == math.inf:
+        return f"step {step}: {busiest}"
+    lost = sum(max(load - room, 0) for load in loads) / total
+    return f"step {step}: {busiest}; with factor {factor:g}, {lost:.0%} of all rows are dropped"
+
+
+def _text(loads: Sequence[int], room: int, title: str) -> str:
+    rows = [["expert", "rows", "dropped"]]
+    rows += [[str(e), str(load), str(max(load - room, 0))] for e, load in enumerate(loads)]
+    return "\n".join([title, table(rows)])
+
+
+def _draw(
+    steps: Sequence[Step], loads: Sequence[Sequence[int]], step: int, room: int, every: int,
+    title: str,
+) -> Picture:  # fmt: skip
+    picture = Picture(title)
+    top = picture.height + 22
+    _flows(picture, steps[step], top)
+    _bars(picture, loads[step], room, top)
+    picture.height = top + _HIGH + 12
+    picture.key({"served": _SERVED, "dropped": _DROPPED})
+    _history(picture, loads, step, every)
+    return picture
+
+
+def _flows(picture: Picture, step: Step, top: float) -> None:
+    """A line from each rank to each expert, as thick as there are rows."""
+    ranks, experts = len(step), len(step[0])
+    most = max(max(row) for row in step) or 1
+    picture.text(4, top - 12, "rows from the tokens of", SMALL, ink="soft")
+    for rank, row in enumerate(step):
+        y = _middle(top, rank, ranks)
+        for expert, count in enumerate(row):
+            if count:
+                ends = [(74.0, y), (_FLOWS, _middle(top, expert, experts))]
+                hint = f"rank {rank} to expert {expert}: {count} rows"
+                picture.line(ends, RANKS[rank].color, 0.5 + 7 * count / most, hint=hint)
+    for rank, row in enumerate(step):
+        y = _middle(top, rank, ranks)
+        hint = f"rank {rank}: {sum(row)} rows"
+        picture.box(10, y - 11, 64, 22, RANKS[rank], hint, f"rank {rank}")
+
+
+def _bars(picture: Picture, loads: Sequence[int], room: int, top: float) -> None:
+    """What each expert gets, and what is above its capacity."""
+    experts, most = len(loads), max(max(loads), 1)
+    wide, high = WIDTH - _BARS - 60, min(22.0, _HIGH / experts - 3)
+    pixels = wide / most
+    picture.text(_BARS, top - 12, "rows for each expert", SMALL, ink="soft")
+    for expert, load in enumerate(loads):
+        y = _middle(top, expert, experts)
+        served = min(load, room)
+        picture.text(_BARS - 8, y, f"expert {expert}", SMALL, "end")
+        picture.box(
+            _BARS, y - high / 2, served * pixels, high, _SERVED,
+            f"expert {expert}: {served} rows served", key="served",
+        )  # fmt: skip
+        if load > room:
+            picture.box(
+                _BARS + served * pixels, y - high / 2, (load - room) * pixels, high, _DROPPED,
+                f"expert {expert}: {load - room} rows dropped", key="dropped",
+            )  # fmt: skip
+        picture.text(_BARS + load * pixels + 6, y, str(load), SMALL)
+    if room <= most:
+        x = _BARS + room * pixels
+        picture.line([(x, top - 4), (x, top + _HIGH)], "alarm", 1.5, "6 4")
+        words = f"capacity {room}"
+        picture.text(min(x, WIDTH - 40), top + _HIGH + 8, words, SMALL, "middle", ink="alarm")
+
+
+def _history(picture: Picture, loads: Sequence[Sequence[int]], step: int, every: int) -> None:
+    """A line for each expert, a box for each step, the darker the more rows."""
+    experts, top = len(loads[0]), picture.height + 20
+    wide = (WIDTH - 90) / len(loads)
+    picture.text(4, top - 8, "share of the rows, step by step: dark is much", SMALL, ink="soft")
+    for expert in range(experts):
+        y = top + 6 + expert * _CELL
+        picture.text(70, y + _CELL / 2, f"expert {expert}", SMALL, "end")
+        for number, each in enumerate(loads):
+            share = each[expert] / max(sum(each), 1)
+            hint = f"step {every * number}: expert {expert} has {share:.1%}"
+            picture.box(
+                78 + number * wide, y, wide - (1 if wide > 4 else 0), _CELL - 1,
+                _shade(share * experts), hint,
+            )  # fmt: skip
+    left, bottom = 78 + step * wide, top + 6 + experts * _CELL
+    corners = [(left, top + 5), (left + wide, top + 5), (left + wide, bottom), (left, bottom)]
+    picture.line([*corners, corners[0]], "alarm", 2)
+    picture.height = bottom + 8
+
+
+def _middle(top: float, index: int, of: int) -> float:
+    return top + (index + 0.5) * _HIGH / of
+
+
+def _shade(times: float) -> Fill:
+    """From white, for no rows, to dark blue, for three times an even share and more."""
+    light, dark = (240, 246, 252), (8, 69, 148)
+    share = min(times / 3, 1.0)
+    mix = (round(a + (b - a) * share) for a, b in zip(light, dark, strict=True))
+    return Fill("#" + "".join(f"{part:02x}" for part in mix))
