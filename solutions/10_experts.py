@@ -62,7 +62,8 @@ status_view()
 
 # %%
 ### BEGIN SOLUTION
-guess_total, guess_active = 47, 13
+guess_total = 47
+guess_active = 13
 ### END SOLUTION
 
 
@@ -74,7 +75,9 @@ def expert_weights(hidden, inner):
 
 def told(name, total, active, looked_up):
     print(f"{name}: {total / 1e9:.1f} billion, a token uses {active / 1e9:.1f} billion", end=" ")
-    print(f"({active / total:.0%}), {looked_up / 1e9:.1f} of them in a table where it reads one row")
+    print(
+        f"({active / total:.0%}), {looked_up / 1e9:.1f} of them in a table where it reads one row"
+    )
 
 
 # Jiang et al. 2024, table 1: 32 layers, 32 heads of 128, 8 for keys and values, 32000 symbols
@@ -286,10 +289,10 @@ print("sorted once more: ", [by_expert[i] for i in order], "which is not the way
 # With $k$ choices per token there are $Tk$ rows: number $i$ of `experts.flatten()` belongs to token
 # $i // k$.
 #
-# And there is a second sort. What arrives is in the order of the *ranks* that sent it: rank 0's rows
-# for my experts, then rank 1's, ... An expert wants all of its rows in one piece. To sort them, a
-# rank must know which row is for which of its experts: that is why the counts are exchanged *by
-# expert*, $E$ numbers. In all:
+# And there is a second sort. What arrives is in the order of the *ranks* that sent it: rank 0's
+# rows for my experts, then rank 1's, ... An expert wants all of its rows in one piece. To sort
+# them, a rank must know which row is for which of its experts: that is why the counts are exchanged
+# *by expert*, $E$ numbers. In all:
 #
 # $$x \;\xrightarrow{\text{sort}}\; \cdot \;\xrightarrow{\text{all-to-all}}\; \cdot
 # \;\xrightarrow{\text{sort}}\; \text{rows} \;\to\; \text{experts} \;\to\; \text{outputs}
@@ -362,3 +365,659 @@ check(expert_layer)
 # %% [markdown]
 # Nothing was dropped or padded on the way, whatever the router chose: this is *dropless* routing,
 # as in MegaBlocks.
+
+# %% [markdown]
+# ## 5. Which gradients are averaged over whom
+#
+# In data parallelism all ranks hold the same parameters, and average their gradients
+# ([lesson 03](03_data_parallel.ipynb)). Experts end that. With four ranks and experts over two of
+# them:
+#
+# | rank | 0 | 1 | 2 | 3 |
+# | --- | --- | --- | --- | --- |
+# | attention, router, norms | all | all | all | all |
+# | experts | 0, 1 | 2, 3 | 0, 1 | 2, 3 |
+#
+# Tokens travel between ranks 0 and 1, and between 2 and 3: these are two *expert groups*. Ranks 0
+# and 2 hold the same experts: they are *replicas*, and so are 1 and 3.
+#
+# **Predict.** Every rank's loss is the mean over its own tokens. After backward you add up the
+# gradients of expert 0 over ranks 0 and 2. By which number do you divide?
+
+# %%
+### BEGIN SOLUTION
+guess_divisor = 4
+### END SOLUTION
+
+# %% [markdown]
+# ### Exercise 6: `average_by_owner` (●● 15 minutes)
+#
+# The loss of the step is the mean over all ranks' losses. Make every `.grad` the gradient of that.
+# `dense` are parameters that all ranks have; `experts` are those of this rank's experts, which only
+# the ranks of the group `replicas` have. An expert that got no token has `.grad = None`, on this
+# rank. Nothing is returned.
+
+
+# %% exercise="average_by_owner"
+def average_by_owner(dense, experts, replicas):
+    """Every .grad becomes that of the mean of all ranks' losses."""
+    ### BEGIN SOLUTION
+    n = dist.get_world_size()
+    for p in dense:
+        dist.all_reduce(p.grad)
+        p.grad /= n
+    for p in experts:
+        if p.grad is None:
+            p.grad = torch.zeros_like(p)
+        dist.all_reduce(p.grad, group=replicas)
+        p.grad /= n
+    ### END SOLUTION
+
+
+# %% check="average_by_owner"
+check(average_by_owner)
+
+# %% [markdown]
+# Now on a real layer: four experts over two of four ranks, against one process that has all tokens.
+# Three ways to average: by owner, as you have just written it; as data parallelism does it, all
+# over all ranks; and by the size of the group that the sum was over.
+
+# %%
+from course_lib.models.mixture import Mixture
+from course_lib.techniques.mesh import Mesh
+
+WIDTH, TOKENS, NUMBER = 8, 12, 4
+
+
+def by_owner(layer, groups):
+    if average_as_mine:
+        dense, experts = the_course.dense_parameters(layer), the_course.expert_parameters(layer)
+        average_by_owner(dense, experts, groups.expert_data)
+    else:
+        the_course.average_gradients(layer, groups)
+
+
+def over_all_ranks(layer, groups):
+    for p in layer.parameters():
+        dist.all_reduce(p.grad)
+        p.grad /= dist.get_world_size()
+
+
+def by_the_group(layer, groups):
+    by_owner(layer, groups)
+    for p in the_course.expert_parameters(layer):
+        p.grad *= dist.get_world_size() / dist.get_world_size(groups.expert_data)
+
+
+def tokens_and_goal():
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(2, 4 * TOKENS, WIDTH, generator=generator)
+
+
+def gradients_on_a_rank(average):
+    groups = the_course.ExpertGroups.open(Mesh(data=4, expert=2))
+    torch.manual_seed(0)
+    whole = Mixture(WIDTH, NUMBER, inner=16)
+    layer = the_course.MixtureOfExperts(WIDTH, NUMBER, inner=16, group=groups.expert)
+    the_course.load_whole_experts(layer, whole.state_dict())
+    x, goal = (part.chunk(4)[dist.get_rank()] for part in tokens_and_goal())
+    F.mse_loss(layer(x), goal).backward()
+    average(layer, groups)
+    whole_x, whole_goal = tokens_and_goal()
+    F.mse_loss(whole(whole_x), whole_goal).backward()
+    first = dist.get_rank() % 2 * 2  # this rank's experts
+    mine, right = layer.experts.up.grad, whole.experts.up.grad[first : first + 2]
+    return layer.router.weight.grad.norm() / whole.router.weight.grad.norm(), mine / right
+
+
+average_as_mine = solved(average_by_owner)
+print("as a multiple of the right gradient, on rank 0")
+for average in (by_owner, over_all_ranks, by_the_group):
+    router, expert = run_ranks(gradients_on_a_rank, 4, average)[0]
+    spread = (expert - expert.mean()).abs().max()
+    found = f"{expert.mean():.2f}, everywhere" if spread < 1e-3 else "nothing that fits"
+    print(f"{average.__name__:15} router {router:.2f}, experts {found}")
+print("your guess for the divisor:", guessed(guess_divisor))
+
+# %% [markdown]
+# **Explain.** The copy of expert 0 on rank 0 has worked on tokens of ranks 0 *and* 1. The backward
+# of the all-to-all has brought it both their gradients, already added up. What is missing is the
+# other expert group. The sum over the two replicas is then a sum over four ranks' tokens, each
+# weighed as in its own rank's mean. So divide by four, as for all other parameters, and not by the
+# two that have been added up here. Divided by two, every expert learns at twice the rate, and
+# nobody is told: the loss falls all the same. And averaged over all ranks, expert 0 is mixed with
+# expert 2: shapes fit, and the gradient is that of nothing.
+#
+# The same groups return everywhere. ZeRO shards an expert's optimizer over its replicas only; the
+# norm for clipping counts each expert once.
+
+# %% [markdown]
+# ## 6. Balance
+#
+# A router has a bad habit. An expert that is chosen a little more often learns a little more, and
+# is therefore chosen more often. Is that so here? Train the course's tiny GPT on its sorting task,
+# with eight experts in each of two layers and one for each token ($k = 1$).
+#
+# **Predict.** With an even spread each expert has an eighth of the rows. After some 70 steps, how
+# many times that has the busiest one?
+
+# %%
+### BEGIN SOLUTION
+guess_busiest = 3
+### END SOLUTION
+
+# %% [markdown]
+# Shazeer's remedy, in the form that Switch gave it, is one more loss:
+#
+# $$L_{\text{balance}} = E \sum_{e=1}^{E} f_e P_e$$
+#
+# $f_e$ is expert $e$'s share of all choices, $P_e$ the mean probability that the router gives it.
+# If both are $1/E$, the loss is 1. An expert with a large $f_e$ makes its $P_e$ expensive; so the
+# gradient, which goes through $P$ only, since counts have none, lowers it. It is added to the loss
+# with a small factor, 0.01 in Switch.
+#
+# ### Exercise 7: `balancing_loss` (●● 10 minutes)
+#
+# The batch lies on several ranks, with $T$ tokens on each. $f$ and $P$ are means over *all* of
+# them. The loss of the batch is to be the mean of what the ranks return, and so for the gradients.
+# What has to be exchanged for that, and what not?
+
+
+# %% exercise="balancing_loss"
+def balancing_loss(logits, experts):
+    """logits (T, E), experts (T, k), of this rank -> its part of E sum_e f_e P_e."""
+    ### BEGIN SOLUTION
+    number = logits.shape[1]
+    counts = torch.bincount(experts.flatten(), minlength=number)
+    dist.all_reduce(counts)
+    return number * (counts / counts.sum() * logits.softmax(-1).mean(0)).sum()
+    ### END SOLUTION
+
+
+# %% check="balancing_loss"
+check(balancing_loss)
+
+# %% [markdown]
+# Now train, once without and once with it. Each expert is to be on a rank of its own. Then a layer
+# lasts until the *busiest* rank is done, so let us give both runs the same *time* and not the same
+# number of steps: the experts of an evenly spread step take 1.
+
+# %%
+from course_lib.models.mixture import tiny_mixture_gpt
+from course_lib.models.sorting_task import batches
+
+EXPERTS, TIME = 8, 160
+
+
+def balancing_of_the_course(logits, experts):
+    routing = the_course.route(logits, experts.shape[1])
+    counts = the_course.total_counts(routing.counts)
+    return the_course.load_balancing_loss(routing, counts)
+
+
+balance = yours_or(balancing_loss, balancing_of_the_course)
+
+
+def rows_by_rank(chosen):
+    """A table: how many rows each of four ranks sends to each expert."""
+    parts = chosen.flatten().chunk(4)
+    return [torch.bincount(part, minlength=EXPERTS).tolist() for part in parts]
+
+
+def busiest(tables):
+    """Rows of the busiest expert as a multiple of an even share, the mean over layers."""
+    loads = [torch.tensor(table).sum(0) for table in tables]
+    return sum(float(load.max() / load.float().mean()) for load in loads) / len(loads)
+
+
+def train(factor):
+    model = tiny_mixture_gpt(hidden=32, experts=EXPERTS, inner=32, top_k=1, balance=0.0, seed=0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    routed = []
+    for block in model.blocks:
+        block.mlp.router.register_forward_hook(lambda _, __, output: routed.append(output))
+    time, moments, losses, loads = 0.0, [], [], []
+    for tokens, targets in batches(TIME, 64):
+        routed.clear()
+        loss = model.loss(tokens, targets)
+        chosen = [gates.argmax(-1, keepdim=True) for _, _, gates in routed]
+        extra = sum(balance(logits, c) for (logits, _, _), c in zip(routed, chosen, strict=True))
+        optimizer.zero_grad()
+        (loss + factor * extra).backward()
+        optimizer.step()
+        loads.append([rows_by_rank(each) for each in chosen])
+        time += busiest(loads[-1])
+        if time > TIME:
+            break
+        moments.append(time)
+        losses.append(loss.item())
+    return moments, losses, loads
+
+
+trained = {
+    name: run_ranks(train, 1, factor)[0]
+    for name, factor in (("without balancing", 0.0), ("with balancing", 0.2))
+}
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.views.loss_curves import loss_curves
+
+
+def smooth(losses, over=8):
+    """The mean of the latest losses: single batches jump."""
+    windows = (losses[max(0, i + 1 - over) : i + 1] for i in range(len(losses)))
+    return [sum(window) / len(window) for window in windows]
+
+
+for name, (_, losses, loads) in trained.items():
+    late = [busiest(tables) for tables in loads[len(losses) - 20 : len(losses)]]
+    print(f"{name:18} {len(losses):3} steps; the busiest expert has", end=" ")
+    print(f"{sum(late) / len(late):.1f} times its share in the last 20; loss", end=" ")
+    print(f"{smooth(losses)[-1]:.2f}")
+curves = {name: (moments, smooth(losses)) for name, (moments, losses, _) in trained.items()}
+loss_curves(curves, "time, in steps of an even spread", "the same time, with and without balancing")
+
+
+# %%
+def loss_at_half(run):
+    moments, losses, _ = run
+    return smooth([x for when, x in zip(moments, losses, strict=True) if when <= TIME / 2])[-1]
+
+
+without, balanced = trained["without balancing"], trained["with balancing"]
+print("balancing makes more steps in the same time:", len(balanced[1]) > 1.3 * len(without[1]))
+print("and at half the time its loss is lower:", loss_at_half(balanced) < loss_at_half(without))
+print("without it, the busiest expert has more than twice its share:", busiest(without[2][-1]) > 2)
+print("your guess for the busiest:", guessed(guess_busiest))
+
+# %% [markdown]
+# **Explain.** Step for step both learn about equally fast: this task is small, and two busy experts
+# could solve it alone. But a step lasts as long as its busiest rank. Without balancing that one has
+# about three times its share, so seven of eight ranks wait, two thirds of the time. (On larger
+# tasks experts that nobody chooses are also parameters that learn nothing.)
+#
+# The factor is a compromise. Too small, and it does nothing; too large, and tokens are spread
+# whatever they are about. DeepSeek-V3 avoids the compromise: each expert has a *bias* that is added
+# to its score for the choice only, and after each step is lowered where the expert had too much and
+# raised where it had too little. No gradient disturbs the router (`update_bias` in
+# `course_lib/techniques/expert_parallel`).
+
+# %% [markdown]
+# ## 7. Capacity
+#
+# Before MegaBlocks, implementations wanted shapes that are known beforehand: every rank sends the
+# same number of rows to every expert. So an expert has a **capacity**, the even share times a
+# factor,
+#
+# $$\text{capacity} = \left\lceil \text{factor} \cdot \frac{Tk}{E} \right\rceil$$
+#
+# What does not fit is *dropped*: it adds nothing to its token, which goes on in the residual stream
+# as it is. What is missing is filled up with zeros, which travel and are multiplied. A large factor
+# wastes work, a small one drops tokens; Switch used 1 to 1.25.
+#
+# Who is dropped? In GShard all *first* choices are served before any second one, and otherwise the
+# tokens in their order.
+#
+# ### Exercise 8: `within_capacity` (●● 10 minutes)
+#
+# Return a mask (T, k), True where a choice is served.
+
+
+# %% exercise="within_capacity"
+def within_capacity(experts, number, factor):
+    """experts (T, k) of `number` experts -> mask (T, k), of dtype bool."""
+    ### BEGIN SOLUTION
+    (tokens, k), row = experts.shape, experts.T.flatten()  # first choices, then second ones
+    capacity = -int(-factor * tokens * k // number)  # rounded up
+    place = F.one_hot(row, number).cumsum(0).gather(1, row[:, None])  # in the queue, from 1 on
+    return (place <= capacity).view(k, tokens).T
+    ### END SOLUTION
+
+
+# %% check="within_capacity"
+check(within_capacity)
+
+# %% [markdown]
+# **Predict.** 4096 tokens with two choices among eight experts. The router prefers the first
+# experts: each has 1.3 times the chance of the next. With factor 1.25, how many per cent of the
+# choices are dropped?
+
+# %%
+### BEGIN SOLUTION
+guess_dropped = 15
+### END SOLUTION
+
+
+# %%
+def within_capacity_of_the_course(experts, number, factor):
+    capacity = the_course.capacity_of(len(experts), number, experts.shape[1], factor)
+    return the_course.within_capacity(experts, number, capacity)
+
+
+served = yours_or(within_capacity, within_capacity_of_the_course)
+generator = torch.Generator().manual_seed(0)
+for ratio in (1.0, 1.3):
+    chances = ratio ** -torch.arange(8.0)
+    drawn = torch.multinomial(chances.expand(4096, 8), 2, generator=generator)
+    for factor in (1.0, 1.25, 2.0):
+        kept = served(drawn, 8, factor)
+        first, second = ((~kept[:, j]).float().mean().item() for j in (0, 1))
+        print(f"chances fall by {ratio}, factor {factor:4}: dropped", end=" ")
+        print(f"{(first + second) / 2:.0%} (first choices {first:.0%}, second {second:.0%})")
+print("your guess:", guessed(guess_dropped))
+
+# %% [markdown]
+# ## 8. What it sends, and where experts may be
+#
+# ### Exercise 9: `expert_traffic` (● 5 minutes)
+#
+# Rows leave for their experts and come back, forward and backward. $T$ tokens on each of $n$ ranks,
+# $k$ choices each, hidden size $h$; and suppose every rank is chosen equally often. How many bytes
+# does each rank send in one layer? (Leave out the counts.)
+
+
+# %% exercise="expert_traffic"
+def expert_traffic(tokens, hidden, k, n, element_size):
+    """Bytes that each rank sends in one layer of experts, forward and backward."""
+    ### BEGIN SOLUTION
+    return 4 * tokens * k * hidden * (n - 1) / n * element_size
+    ### END SOLUTION
+
+
+# %% check="expert_traffic"
+check(expert_traffic)
+
+# %% [markdown]
+# Formula against measurement, with your layer, and tokens that choose all experts in turn:
+
+
+# %%
+def one_layer_step(tokens, width, number, k):
+    mine = number // dist.get_world_size()
+    local = [nn.Linear(width, width) for _ in range(mine)]
+    x = torch.randn(tokens, width, requires_grad=True)
+    experts = torch.arange(tokens * k).view(tokens, k) % number
+    expert_layer(x, experts, torch.ones(tokens, k), local).sum().backward()
+
+
+if solved(exchange_with_gradient, dispatch_tokens, expert_layer, expert_traffic):
+    for ranks in (1, 2, 3, 4):
+        sent = run_ranks(one_layer_step, ranks, 12, 16, 12, 2).trace.traffic().sent[0]
+        formula = expert_traffic(12, 16, 2, ranks, 4)
+        counts = 8 * 12 * (ranks - 1) // ranks  # an int64 for each of the others' experts
+        print(f"n = {ranks}: sent {sent} bytes; {formula:.0f} by formula and {counts} of counts")
+
+# %% [markdown]
+# How does that compare with a dense layer, whose weights are on every rank and whose gradients are
+# all-reduced? Take DeepSeek-V3's sizes, one sequence of 4096 tokens on each of 64 ranks, bfloat16.
+
+# %%
+deepseek_layer = 4 * 4096 * 8 * 7168 * 63 / 64 * 2
+dense_layer = 2 * 63 / 64 * deepseek_dense * 2
+print(f"experts: {deepseek_layer / 1e9:.2f} GB per layer, for every microbatch")
+print(f"a dense layer's gradients: {dense_layer / 1e9:.2f} GB per layer, once in a step")
+
+# %% [markdown]
+# About as many bytes, at first sight. But the all-reduce comes once per step and hides behind
+# backward. All-to-alls come with every microbatch, in every layer, and the next operation waits for
+# them. As with tensor parallelism, what travels are *activations*.
+#
+# **Predict.** Eight ranks with your layer's messages. Once all eight are in one DGX A100; once on
+# two such machines with four each; once on eight. How many times longer does the layer take on two
+# machines than on one? (NVLink moves 300 GB/s from each GPU, an adapter to the network 25.)
+
+# %%
+### BEGIN SOLUTION
+guess_longer = 3
+### END SOLUTION
+
+# %%
+import time
+from dataclasses import replace
+
+from course_lib.simulate import collective_seconds, dgx_a100, replay
+
+ROWS, COLUMNS = 2048, 1024  # 8 MB for each all-to-all
+EXPERT_SECONDS = 200e-6  # what the experts of a rank take for 2048 rows
+
+
+def there_and_back():
+    """The messages of a forward pass: 1/8 of the rows to each rank, and home."""
+    rows, equal = torch.randn(ROWS, COLUMNS), [ROWS // 8] * 8
+    dist.barrier()
+    arrived, home = torch.empty_like(rows), torch.empty_like(rows)
+    dist.all_to_all_single(arrived, rows, equal, equal)
+    start = time.monotonic()
+    dist.all_to_all_single(home, arrived, equal, equal)
+    return start
+
+
+def computed(starts, seconds, name="experts"):
+    """What each rank computed, with the seconds that it is meant to take."""
+    return [
+        SimpleNamespace(rank=rank, name=name, start=start, seconds=seconds)
+        for rank, start in enumerate(starts)
+    ]
+
+
+def over_machines(number):
+    return replace(
+        dgx_a100, name="", devices_per_node=8 // number, adapters=8 // number
+    ).with_nodes(number)
+
+
+recorded = run_ranks(there_and_back, 8)
+for machines in (1, 2, 8):
+    compute = computed(recorded, EXPERT_SECONDS)
+    took = replay(recorded.trace, over_machines(machines), compute=compute).makespan
+    print(
+        f"{machines} machines: {took * 1e3:.2f} ms, of which the experts {EXPERT_SECONDS * 1e3} ms"
+    )
+print("your guess:", guessed(guess_longer))
+
+# %% [markdown]
+# **Explain.** An all-to-all is as fast as its slowest link. On one machine the messages are hardly
+# seen. As soon as a part of the rows crosses the network, the layer waits for that part. So an
+# expert group stays inside one machine as long as its experts fit there, and data parallelism,
+# which hides its messages, goes between the machines.
+#
+# DeepSeek-V3 has 256 experts in a layer, over 64 GPUs on eight machines. How is that bearable? A
+# token that has eight experts would cross the network seven times. But experts on one machine can
+# share the copy: it crosses once, and NVLink hands it on. And the router is held to choose among
+# the experts of *at most four machines* for each token.
+
+# %%
+HOME = 1 / 8  # the share of experts that are on the token's own machine
+machines_met = 8 * (1 - (1 - 1 / 8) ** 8)
+print("copies of each token that cross the network, if experts are chosen at random")
+print(f"one for each expert:      {8 * (1 - HOME):.1f}")
+print(f"one for each machine:     {machines_met * (1 - HOME):.1f}, on {machines_met:.1f} machines")
+print(f"on four machines at most: {4 * (1 - HOME):.1f}")
+row = 7168 * 2 * 4096
+for n in (8, 64):
+    seconds = collective_seconds(dgx_a100.with_nodes(8), "all_to_all", range(n), 8 * row)
+    print(f"all rows of 4096 tokens in one all-to-all over {n:2} ranks: {seconds * 1e3:.1f} ms")
+
+# %% [markdown]
+# ## 9. Explore
+#
+# The rows of your two training runs, in the first layer. A line from a rank to an expert is as
+# thick as there are rows; below, each expert's share from step to step.
+
+# %% tags=["nbval-ignore-output"]
+from course_lib.views.expert_loads import expert_explorer
+
+EVERY = 4
+shortest = min(len(loads) for _, _, loads in trained.values())
+expert_explorer(
+    {
+        name: [tables[0] for tables in loads[:shortest:EVERY]]
+        for name, (_, _, loads) in trained.items()
+    },
+    every=EVERY,
+)
+
+# %% [markdown]
+# **Explore.** Without balancing: from which step on is the load uneven, and does an expert that has
+# nothing ever come back? Set the capacity factor to 1.25: which run drops more, and what would the
+# other one have to pay for a factor at which it drops as little?
+#
+# <details><summary>Answers</summary>
+#
+# From the first steps on: a router that was drawn at random has favourites, before it has learnt
+# anything. Some experts come back, since what the layer before makes of the tokens changes too.
+# Without balancing a third of the rows and more is dropped, with it a tenth or less. To drop
+# nothing without balancing, the capacity would have to be that of the busiest expert, about three
+# times the even share: three times the memory and the work, most of it zeros.
+#
+# </details>
+
+# %% [markdown]
+# ## 10. Reflection, with numbers
+#
+# Work each out before you open the answer.
+#
+# 1. A model has 64 experts in each layer, $k = 4$. Attention and embeddings have 5 % of all
+#    parameters. What share of its parameters does a token use?
+#
+# <details><summary>Answer</summary>
+# 5 % + 95 % · 4/64 = 10.9 %.
+# </details>
+#
+# 2. 32 ranks, experts over 8 of them. Over how many ranks are an expert's gradients added up, and
+#    by what is the sum divided?
+#
+# <details><summary>Answer</summary>
+# Over 32/8 = 4 replicas, divided by 32.
+# </details>
+#
+# 3. $E = 8$, $k = 1$. All tokens go to one expert, and the router gives it probability 1. How large
+#    is the balancing loss? And if the router gives all experts 1/8, and the choice still falls on
+#    the first one?
+#
+# <details><summary>Answer</summary>
+# 8 · 1 · 1 = 8; and 8 · 1 · 1/8 = 1, its least value: the loss sees probabilities. But they are on
+# the edge, and its gradient pushes the first one down.
+# </details>
+#
+# 4. Eight ranks, 2048 tokens on each, $h = 4096$, $k = 2$, bfloat16, as in a layer of Mixtral. What
+#    does a rank send in one layer?
+#
+# <details><summary>Answer</summary>
+# 4 · 2048 · 2 · 4096 · 7/8 · 2 bytes = 117 MB.
+# </details>
+#
+# 5. The busiest of eight experts has 2.5 times its share, nothing is dropped, and experts are half
+#    of a step's time when they are even. How much longer is the step?
+#
+# <details><summary>Answer</summary>
+# 0.5 + 0.5 · 2.5 = 1.75 times as long.
+# </details>
+#
+# ## 11. Assignment: `shared_meanwhile` (●●● 20 minutes)
+#
+# DeepSeek's layers have, beside the experts that are chosen, *shared* experts that every token goes
+# to. They are on every rank, and need no message. So they can be computed while others' rows
+# travel.
+#
+# Let there be two of them: the first is computed while rows travel to their experts, the second
+# while the outputs travel back. `run` are this rank's experts, from what came in to outputs in the
+# same order. Return the outputs of `rows`, in their order, and the sum of what the shared experts
+# make of `x`. (No gradients here; in `course_lib/techniques/expert_parallel/layer.py` backward is
+# hidden in the same way.)
+#
+# **Predict.** On the two machines of section 8, where one exchange takes a little more than the
+# experts, and each shared expert as long as the experts of a rank: how many per cent does the layer
+# save?
+
+# %%
+### BEGIN SOLUTION
+guess_saved = 30
+### END SOLUTION
+
+
+# %% exercise="shared_meanwhile"
+def shared_meanwhile(rows, sent, received, run, x, shared):
+    """rows (sum(sent), C) to their experts and back, beside two shared experts of x (T, C)."""
+    ### BEGIN SOLUTION
+    arrived = rows.new_empty(sum(received), rows.shape[1])
+    there = dist.all_to_all_single(arrived, rows, received, sent, async_op=True)
+    first = shared[0](x)
+    there.wait()
+    outputs, home = run(arrived), torch.empty_like(rows)
+    back = dist.all_to_all_single(home, outputs, sent, received, async_op=True)
+    second = shared[1](x)
+    back.wait()
+    return home, first + second
+    ### END SOLUTION
+
+
+# %% check="shared_meanwhile"
+check(shared_meanwhile)
+
+
+# %%
+def waiting(rows, sent, received, run, x, shared):
+    """The same, one after the other."""
+    own = shared[0](x) + shared[1](x)
+    arrived, home = torch.empty_like(rows), torch.empty_like(rows)
+    dist.all_to_all_single(arrived, rows, received, sent)
+    outputs = run(arrived)
+    dist.all_to_all_single(home, outputs, sent, received)
+    return home, own
+
+
+def layer_messages(layer):
+    """Runs a layer whose experts note when they were asked; each takes EXPERT_SECONDS."""
+    starts = []
+
+    def expert(tensor):
+        starts.append(time.monotonic())
+        return tensor
+
+    rows, equal = torch.randn(ROWS, COLUMNS), [ROWS // 8] * 8
+    dist.barrier()
+    layer(rows, equal, equal, expert, rows[:1], [expert, expert])
+    return starts
+
+
+layers = {"one after the other": waiting}
+if solved(shared_meanwhile):
+    layers["hidden"] = shared_meanwhile
+for machines in (1, 2):
+    for name, layer in layers.items():
+        run = run_ranks(layer_messages, 8, layer)
+        compute = [
+            each for starts in zip(*run, strict=True) for each in computed(starts, EXPERT_SECONDS)
+        ]
+        took = replay(run.trace, over_machines(machines), compute=compute).makespan
+        print(f"machines: {machines}, {name:19} {took * 1e3:.2f} ms")
+print("your guess:", guessed(guess_saved))
+
+# %% [markdown]
+# **Explain.** One exchange takes 0.41 ms between the machines, and a shared expert 0.2 ms: each
+# hides half of one. On one machine an exchange takes 0.05 ms and disappears. What cannot be hidden
+# is the order of dispatch, experts and combine. DeepSeek-V3 goes one step further: two microbatches
+# are under way, and while one of them waits for its exchange the other one computes.
+
+# %% [markdown]
+# ## 12. What to read
+#
+# - Shazeer et al. 2017, *Outrageously Large Neural Networks*
+#   ([arXiv 1701.06538](https://arxiv.org/abs/1701.06538)): sections 2 to 4, the layer, its
+#   communication and its balance.
+# - Lepikhin et al. 2020, *GShard* ([arXiv 2006.16668](https://arxiv.org/abs/2006.16668)): algorithm
+#   1 is routing with capacity.
+# - Fedus et al. 2021, *Switch Transformers*
+#   ([arXiv 2101.03961](https://arxiv.org/abs/2101.03961)): section 2.2 has the balancing loss.
+# - Gale et al. 2022, *MegaBlocks* ([arXiv 2211.15841](https://arxiv.org/abs/2211.15841)): no token
+#   is dropped, and experts of any size are one product.
+# - Jiang et al. 2024, *Mixtral of Experts*
+#   ([arXiv 2401.04088](https://arxiv.org/abs/2401.04088)): short, with a look at what experts
+#   choose.
+# - DeepSeek-AI 2024, *DeepSeek-V2* ([arXiv 2405.04434](https://arxiv.org/abs/2405.04434)): shared
+#   experts, and routing that is limited to a few devices. *DeepSeek-V3*
+#   ([arXiv 2412.19437](https://arxiv.org/abs/2412.19437)): sections 2.1.2 and 3.2, balance without
+#   a loss and messages that hide.
+# - `course_lib/techniques/expert_parallel`: the layer with capacity, shared experts, tensor
+#   parallel experts, ZeRO and checkpoints.

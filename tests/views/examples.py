@@ -11,6 +11,7 @@ from course_lib.views.context_explorer import context_explorer, context_ring
 from course_lib.views.cost_curves import cost_curves
 from course_lib.views.expert_loads import expert_explorer, expert_loads
 from course_lib.views.explore import Explorer, explore
+from course_lib.views.loss_curves import loss_curves
 from course_lib.views.memory_bars import run_memory
 from course_lib.views.memory_curves import memory_curves
 from course_lib.views.mesh_links import chosen_mesh, mesh_explorer
@@ -85,6 +86,9 @@ VIEWS: dict[str, Callable[[], View]] = {
     },
     "gantt of a recording": lambda: schedule_gantt(TRACE.timeline(), "a run", unit="s"),
     "expert loads": lambda: expert_loads(EXPERT_STEPS, 19, factor=1.25),
+    "loss curves": lambda: loss_curves(
+        {"a": ([1, 2, 3], [3, 2, 1]), "b": ([1.5, 3], [3, 2])}, "time", "two runs"
+    ),
     "replay": lambda: replayed(TRACE),
     "ring steps": lambda: ring_steps(4),
     "traffic matrix": lambda: traffic_matrix(TRACE),
