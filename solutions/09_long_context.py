@@ -1212,3 +1212,6 @@ print("four documents on four ranks, each as if it were alone:", all(equal))
 #   running softmax, on one device.
 # - `course_lib/techniques/context_parallel`: everything of this lesson for uneven splits, padding,
 #   grouped-query attention and bfloat16, with messages that travel while a rank computes.
+#
+# **Next**: [lesson 10](10_experts.ipynb) gives every token a few experts of many, and sends it to
+# the ranks where these are.
