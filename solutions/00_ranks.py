@@ -859,8 +859,8 @@ for name, (size, used) in models.items():
 # [arXiv 2407.21783](https://arxiv.org/abs/2407.21783), section 3.3.)
 #
 # Why 2,048 devices when 13 would hold LLaMA-65B? The second wall is time. The run took 21 days on
-# 2,048 A100s. Even if it scaled perfectly, 13 of them would have needed $21 \cdot 2048 / 13$ days:
-# 9 years.
+# 2,048 A100s, says its paper. Even if it scaled perfectly, 13 of them would have needed $21 \cdot
+# 2048 / 13$ days: 9 years.
 #
 # **Broadcast at scale.** GPT-3's weights, from one rank to all the others, over a link of 200
 # Gbit/s (InfiniBand HDR) each: one by one, as yours, and in the tree of section 6.

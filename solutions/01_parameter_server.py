@@ -806,8 +806,8 @@ staleness_explorer()
 # %% [markdown]
 # ## 11. At scale
 #
-# ResNet-50 has 25.6 million parameters, 102 MB. Suppose machines have 10 Gbit/s links, and nothing
-# overlaps.
+# ResNet-50 has 25.6 million parameters, in float32 102 MB. Suppose machines have 10 Gbit/s links,
+# and nothing overlaps.
 
 # %%
 resnet_bytes, ten_gigabits = 4 * 25.6e6, 10e9 / 8

@@ -451,8 +451,9 @@ check(parallel_attention)
 # %% [markdown]
 # ## 7. The two ends: embedding and cross-entropy
 #
-# The embedding has $V$ rows, for a vocabulary of 50,000 to 250,000 symbols. Rank $r$ keeps rows $r
-# V/t$ to $(r+1)V/t - 1$. Every token's row is on exactly one rank.
+# The embedding has $V$ rows, one for each symbol of the vocabulary: 50,257 in GPT-3, a quarter of a
+# million in BLOOM ([arXiv 2211.05100](https://arxiv.org/abs/2211.05100)). Rank $r$ keeps rows
+# $rV/t$ to $(r+1)V/t - 1$. Every token's row is on exactly one rank.
 #
 # ### Exercise 8: `vocab_embedding` (●● 10 minutes)
 #

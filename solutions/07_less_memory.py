@@ -203,9 +203,9 @@ print("your guess:", guessed(guess_mixed))
 # below 3e-8 is zero.
 #
 # Gradients are small numbers, and the larger the batch, the less a single prediction adds. The 32
-# rows below are 160 predictions. A batch of GPT-3, as Megatron trained it, has 1536 sequences of
-# 2048 tokens: 3 million. So give our rows about the weight that they would have in there, and
-# multiply their loss by $2^{-14}$.
+# rows below are 160 predictions. A batch of GPT-3, as Narayanan et al. trained it (SC 2021), has
+# 1536 sequences of 2048 tokens: 3 million. So give our rows about the weight that they would have
+# in there, and multiply their loss by $2^{-14}$.
 #
 # **Predict.** Of the entries of the gradient, how many per cent become zero in fp16?
 
