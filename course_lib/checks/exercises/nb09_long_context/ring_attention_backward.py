@@ -17,24 +17,23 @@ from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._operations import Operations
 
-from ._attention import Tensors, attend, causal, differs, part, tensors
+from ._attention import Pair, Tensors, attend, causal, differs, part, tensors
 from ._ring import cases_of_splits, copies, own, round_trip, too_large
 
 _NAMES = ("grad_q", "grad_k", "grad_v")
 
 
-def _whole(case: Case) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(out, lse, visible) of all tokens."""
+def _whole(case: Case) -> Pair:
+    """(out, lse) of all tokens."""
     tokens = torch.arange(case.data["q"].shape[2])
-    visible = causal(tokens, tokens)
     q, k, v = (case.data[name] for name in ("q", "k", "v"))
-    return *attend(q, k, v, visible), visible
+    return attend(q, k, v, causal(tokens, tokens))
 
 
 def _on_rank(answer: Callable, case: Case) -> Any:
     rank = dist.get_rank()
     positions = case.data["positions"]
-    whole_out, whole_lse, _ = _whole(case)
+    whole_out, whole_lse = _whole(case)
     q, k, v, grad_out = own(case, rank, "q", "k", "v", "grad_out")
     out, lse = (part(each, positions[rank]) for each in (whole_out, whole_lse))
     with Operations() as made:
@@ -72,7 +71,7 @@ def _by_blocks(
     row sums of grad_out * out, and each block with the softmax over itself alone.
     """
     data, n, positions = case.data, case.world_size, case.data["positions"]
-    out, lse, _ = _whole(case)
+    out, lse = _whole(case)
     factor = data["q"].shape[-1] ** -0.5
     parts: dict[tuple[int, int], Tensors] = {}
     sums = {name: torch.zeros_like(data["q"]) for name in _NAMES}
