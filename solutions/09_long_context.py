@@ -364,8 +364,9 @@ print("your guess, 4 and 8 ranks:", guessed(guess_smaller))
 
 # %% [markdown]
 # **Explain.** A block of queries against a block of keys is $(T/n)^2$ scores: with $n$ ranks $n^2$
-# times fewer at a time. (On a GPU a fused kernel does not store even these. What is left then is
-# $q$, $k$, $v$ and the output of $T/n$ tokens.)
+# times fewer at a time. (A fused kernel, such as FlashAttention's, does not store even these, and
+# the library's ring uses torch's. What is left then is $q$, $k$, $v$ and the output of $T/n$
+# tokens.)
 
 # %% [markdown]
 # ## 4. The way back

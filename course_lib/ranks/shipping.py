@@ -6,7 +6,9 @@ storage that they were a view of: plain bytes, no file descriptors or shared mem
 that is about to end.
 """
 
+import importlib
 import io
+import sys
 import types
 from collections import ChainMap
 from collections.abc import Callable, Iterable
@@ -95,6 +97,8 @@ class _Outgoing(cloudpickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if type(value) is torch.Tensor and value.dtype in _WITHOUT_STORAGE and _is_plain(value):
             return _reduce_tensor(value)
+        if _is_odd_module(value):
+            return importlib.import_module, (value.__name__,)
         return super().reducer_override(value)
 
 
@@ -103,6 +107,12 @@ class _Result(_Outgoing):
         if type(value) in (torch.Tensor, torch.nn.Parameter) and _is_plain(value):
             return _reduce_tensor(value)
         return super().reducer_override(value)
+
+
+def _is_odd_module(value: Any) -> bool:
+    """A module of a class of its own, as torch.ops is, which cloudpickle takes for an object."""
+    odd = isinstance(value, types.ModuleType) and type(value) is not types.ModuleType
+    return odd and sys.modules.get(value.__name__) is value
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

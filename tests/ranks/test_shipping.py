@@ -50,6 +50,13 @@ def test_a_local_of_an_outer_function_is_named() -> None:
         run_ranks(inner, 2)
 
 
+def test_a_function_may_use_torch_ops() -> None:
+    def adds():
+        return torch.ops.aten.add(torch.ones(2), 1).tolist()
+
+    assert run_ranks(adds, 1)[0] == [2.0, 2.0]
+
+
 def test_large_variables_are_told_once_with_their_sizes(monkeypatch, capsys) -> None:
     monkeypatch.setattr(unsendable, "LARGE", 1_000_000)
     data, few = torch.zeros(500_000), torch.zeros(10)
