@@ -6,6 +6,7 @@ By exercise, a change (as `make mutants` prints it) -> why it is the same answer
 _RECEIVED = "a tensor that has just been received has no graph to be cut from"
 
 _BACKWARDS = "a negative index counts from the end, as a rank of a ring does"
+_APART = "no position is on two ranks"
 _NOBODY_ELSE = "only the rank before sends anything"
 
 SAME: dict[str, dict[str, str]] = {
@@ -23,6 +24,8 @@ SAME: dict[str, dict[str, str]] = {
     "ring_attention": {
         "visible = mine[:, None] >= positions[(rank - step) % n] -> "
         "visible = mine[:, None] >= positions[rank - step]": _BACKWARDS,
+        "visible = mine[:, None] >= positions[(rank - step) % n] -> "
+        "visible = mine[:, None] > positions[(rank - step) % n]": _APART,
     },
     "ring_attention_backward": {
         "visible = positions[rank][:, None] >= positions[(rank - step) % n] -> "
