@@ -67,7 +67,7 @@ def _judged(exercise: Exercise, case: Case, observation: Observation) -> Finding
         # The judge did not foresee what the answer returned: nothing is shown by that, but it is
         # not what was asked.
         return Finding(
-            "what your function returned is not of the kind that is asked: comparing it raised "
+            "what your function returned is not of the kind that is expected: comparing it raised "
             f"{type(problem).__name__}: {problem}"
         )
 

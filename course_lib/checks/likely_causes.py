@@ -120,7 +120,7 @@ def _ratio(got: torch.Tensor, want: Reference) -> str:
     for factor in sorted({n, 2, 3, 4}):
         if factor > 1 and ((got - value * factor).abs() <= factor * tolerance).all():
             return f"exactly {_times(factor)} the reference: " + (
-                "you summed, and an average is asked"
+                "you summed, and an average is expected"
                 if want.average and factor == n
                 else "something is added more than once"
             )
@@ -132,7 +132,7 @@ def _ratio(got: torch.Tensor, want: Reference) -> str:
                 else "is something divided twice, or a part missing?"
             )
     if ((got + value).abs() <= tolerance).all():
-        return "the sign is turned"
+        return "the sign is wrong"
     return ""
 
 

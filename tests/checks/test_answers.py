@@ -19,7 +19,7 @@ def parameters(known: list[KnownAnswer]) -> pytest.MarkDecorator:
     """The answers as parameters of a test.
 
     pytest-xdist keeps those tests on one worker whose ids are alike up to the last "::", so with
-    these ids it may deal out the exercises, and not just the files.
+    these ids it may deal out the exercises, not just the files.
     """
     ids = [f"{EXERCISES[k.exercise].notebook}::{k.exercise}::{k.name}" for k in known]
     return pytest.mark.parametrize("known", known, ids=ids)

@@ -31,7 +31,7 @@ def likely(got, want=SUM, rank=0, lookalikes=None) -> str:
         (torch.zeros(6, dtype=torch.int64), "all zeros: nothing has been written into the result"),
         (SUM.value * 3, "exactly 3 times the reference: something is added more than once"),
         (SUM.value * 2, "exactly twice the reference: something is added more than once"),
-        (-SUM.value, "the sign is turned"),
+        (-SUM.value, "the sign is wrong"),
         (THREE[0], "this is still the rank's own input, with nothing added"),
         (
             THREE[2],
@@ -83,7 +83,7 @@ def test_half_of_a_sum_is_an_average_and_twice_an_average_is_a_sum():
         "exactly half the reference: you averaged a sum"
     )
     assert likely(two[0] + two[1], averaged) == (
-        "exactly twice the reference: you summed, and an average is asked"
+        "exactly twice the reference: you summed, and an average is expected"
     )
 
 

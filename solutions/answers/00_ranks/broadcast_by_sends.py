@@ -70,7 +70,7 @@ def broadcast_from_a_copy(tensor, root):
         tensor.copy_(copy)
 
 
-@wrong(says="the root is rank 2 here, and not rank 0")
+@wrong(says="the root is rank 2 here, not rank 0")
 def the_sender_is_always_0(tensor, root):
     if dist.get_rank() == 0:
         for other in others():
@@ -79,7 +79,7 @@ def the_sender_is_always_0(tensor, root):
         dist.recv(tensor, root)
 
 
-@wrong(says="the root is rank 2 here, and not rank 0")
+@wrong(says="the root is rank 2 here, not rank 0")
 def root_is_always_0(tensor, root):
     if dist.get_rank() == 0:
         for other in others():

@@ -67,7 +67,7 @@ def wall_rounded_down(parameters, device_bytes):
     return 4 * parameters, 16 * parameters, 16 * parameters // device_bytes
 
 
-@wrong(says="needs no device more")
+@wrong(says="needs no extra device")
 def wall_with_one_more(parameters, device_bytes):
     return 4 * parameters, 16 * parameters, 16 * parameters // device_bytes + 1
 
@@ -83,7 +83,7 @@ def wall_for_the_weights(parameters, device_bytes):
     return hold, 16 * parameters, math.ceil(hold / device_bytes)
 
 
-@wrong(says="this is the number of GB, and bytes are asked")
+@wrong(says="this is the number of GB, and bytes are expected")
 def wall_in_gigabytes(parameters, device_bytes):
     return 4 * parameters / 1e9, 16 * parameters / 1e9, math.ceil(16 * parameters / device_bytes)
 

@@ -134,13 +134,13 @@ def the_ball_stays_the_same(ball, rounds):
     return played(ball, rounds, torch.Tensor.item, before=0)
 
 
-@wrong(says="those that it received are asked")
+@wrong(says="those that it received are expected")
 def numbers_that_were_sent(ball, rounds):
     steps = {0: (-1, 1), 1: (1, 1)}.get(dist.get_rank(), (0, 0))
     return [number + steps[0] for number in played(ball, rounds, torch.Tensor.item)]
 
 
-@wrong(says="in 2 rounds 2, and not 1")
+@wrong(says="in 2 rounds 2, not 1")
 def only_the_last_number(ball, rounds):
     return played(ball, rounds, torch.Tensor.item)[-1:]
 

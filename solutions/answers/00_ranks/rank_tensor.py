@@ -51,7 +51,7 @@ def rank_as_integers(size):
     return torch.full((size,), dist.get_rank())
 
 
-@wrong(says="this is 0, 1, 2, ..., and not the rank")
+@wrong(says="this is 0, 1, 2, ... instead of the rank")
 def rank_as_positions(size):
     return torch.arange(size, dtype=torch.float32) if dist.get_rank() else torch.zeros(size)
 

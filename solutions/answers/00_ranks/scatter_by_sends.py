@@ -121,7 +121,7 @@ def last_piece_forgotten(output, pieces, root):
         dist.recv(output, root)
 
 
-@wrong(says="the root is rank 2 here, and not rank 0")
+@wrong(says="the root is rank 2 here, not rank 0")
 def scattered_from_rank_0(output, pieces, root):
     if dist.get_rank() == 0:
         for other in others():

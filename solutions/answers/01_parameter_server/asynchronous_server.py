@@ -130,7 +130,7 @@ def another_tensor(values, pushes, lr):
     return serve(values.clone(), pushes, lr)
 
 
-@wrong(says="a list with the staleness of every push is asked")
+@wrong(says="a list with the staleness of every push is expected")
 def values_returned(values, pushes, lr):
     serve(values, pushes, lr)
     return values

@@ -54,6 +54,6 @@ def rough_ring(workers, size, servers):
     return workers * size / servers, size, 2 * size
 
 
-@wrong(says="three numbers are asked")
+@wrong(says="three numbers are expected")
 def only_the_server(workers, size, servers):
     return workers * size / servers

@@ -117,7 +117,7 @@ def element_by_element(sizes, servers):
     return [line[server::servers] for server in range(servers)]
 
 
-@wrong(says="a list of pieces for every server is asked")
+@wrong(says="a list of pieces for every server is expected")
 def only_servers_with_keys(sizes, servers):
     return [p for p in pieces_of(sizes, cut_the_line(sum(sizes), servers)) if p]
 

@@ -66,6 +66,6 @@ def everyone_within_the_bound(finished, waiting, bound):
     return [w for w, count in enumerate(finished) if count - min(finished) <= bound]
 
 
-@wrong(says="this lets everyone start who waits")
+@wrong(says="this lets everyone who waits start")
 def eventual_whatever_the_bound(finished, waiting, bound):
     return [w for w in waiting if finished[w] <= math.inf]

@@ -1,4 +1,4 @@
-"""What answers to notebook 02 share."""
+"""What answers to lesson 02 share."""
 
 import math
 

@@ -68,7 +68,7 @@ def all_reduce_average(parameter):
     parameter.grad /= dist.get_world_size()
 
 
-@wrong(says="you summed, and an average is asked")
+@wrong(says="you summed, and an average is expected")
 def hooks_that_sum(model):
     start_equal(model)
     return averaged_by_hooks(model, divide=False)

@@ -47,7 +47,7 @@ def crossover_negative(n, alpha, beta):
     return -crossing(n, alpha, beta, math.ceil(math.log2(n)), (n - 1) / n)
 
 
-@wrong(says="one number is asked, and you returned nothing")
+@wrong(says="one number is expected, and you returned nothing")
 def crossover_printed(n, alpha, beta):
     print(n, alpha, beta)
 

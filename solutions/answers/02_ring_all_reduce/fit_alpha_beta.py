@@ -56,7 +56,7 @@ def fit_without_latency(sizes, times):
     return 0.0, sum(times) / sum(sizes)
 
 
-@wrong(says="two numbers are asked, (alpha, beta), and you returned nothing")
+@wrong(says="two numbers are expected, (alpha, beta), and you returned nothing")
 def fit_nothing(sizes, times):
     least_squares(sizes, times, power=1)
 

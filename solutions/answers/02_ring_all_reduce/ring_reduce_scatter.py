@@ -23,7 +23,7 @@ def ring_reduce_scatter(tensor, group=None):
     return moving
 
 
-@wrong(says="chunk 1 of the sum, and rank 0 is to return chunk 0")
+@wrong(says="chunk 1 of the sum, and rank 0 should return chunk 0")
 def finishes_one_to_the_right(tensor, group=None):
     n, r, left, right = ring_of(group)
     chunks = list(tensor.reshape(-1).clone().chunk(n))

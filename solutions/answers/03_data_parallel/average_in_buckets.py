@@ -206,7 +206,7 @@ def buckets_of_an_object(model, bucket_bytes):
     return Buckets(model, bucket_bytes).synchronize
 
 
-@wrong(says="exactly 2 times the reference: you summed, and an average is")
+@wrong(says="exactly 2 times the reference: you summed, an average is")
 def bucket_sums(model, bucket_bytes):
     return in_buckets(model, bucket_bytes, share=1.0)
 

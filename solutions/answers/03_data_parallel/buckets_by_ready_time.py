@@ -106,7 +106,7 @@ def reverse_of_the_list(ready, sizes, bucket_bytes):
     return packed(list(reversed(range(len(sizes)))), sizes, bucket_bytes)
 
 
-@wrong(says="the order is turned round")
+@wrong(says="the order is reversed")
 def latest_first(ready, sizes, bucket_bytes):
     times = agreed(ready)
     return packed(sorted(range(len(sizes)), key=lambda i: -times[i]), sizes, bucket_bytes)

@@ -62,7 +62,7 @@ def ever_rising(step, base_rate, base_batch, batch, warmup_steps):
     return base_rate + (full - base_rate) * step / max(1, warmup_steps)
 
 
-@wrong(says="the ratio is turned round")
+@wrong(says="the ratio is upside down")
 def ratio_turned_round(step, base_rate, base_batch, batch, warmup_steps):
     return ramp(step, base_rate, base_rate * base_batch / batch, warmup_steps)
 

@@ -75,7 +75,7 @@ def perfect_scaling(forward, backward, ready, sizes, seconds):
     return 1.0
 
 
-@wrong(says="turn it round")
+@wrong(says="invert it")
 def slow_down(forward, backward, ready, sizes, seconds):
     return 1 / efficiency(forward, backward, last_arrival(ready, sizes, seconds))
 

@@ -33,7 +33,7 @@ def four_tensors(b, s, h, t, element_size):
     return 4 * b * s * h * element_size
 
 
-@wrong(says="asked is what each one sends")
+@wrong(says="this asks for what each one sends")
 def of_all_ranks(b, s, h, t, element_size):
     return 8 * b * s * h * (t - 1) * element_size
 
@@ -67,7 +67,7 @@ def the_rings_two_forgotten(b, s, h, t, element_size):
     return 4 * (t - 1) / t * b * s * h * element_size
 
 
-@wrong(says="one number is asked: this is a str")
+@wrong(says="one number is expected: this is a str")
 def with_its_unit(b, s, h, t, element_size):
     return f"{8 * b * s * h * (t - 1) / t * element_size:.0f} bytes"
 

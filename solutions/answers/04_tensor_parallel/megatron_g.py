@@ -48,7 +48,7 @@ def f_as_g(x):
     return f(x)
 
 
-@wrong(says="the average over the ranks, and their sum is asked")
+@wrong(says="the average over the ranks, and their sum is expected")
 def g_that_averages(x):
     return g(x) / dist.get_world_size()
 

@@ -153,6 +153,6 @@ def scores_not_scaled(x, query, key, value, out, heads):
     return g(mixed.transpose(1, 2).flatten(-2) @ out.T)
 
 
-@wrong(says="what f and g give in each other's places")
+@wrong(says="what comes out with f and g swapped")
 def attention_with_f_for_g(x, query, key, value, out, heads):
     return f(attend(g(x), query, key, value, own_heads(heads)) @ out.T)

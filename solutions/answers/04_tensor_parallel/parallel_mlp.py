@@ -108,7 +108,7 @@ def mlp_cut_twice(x, up, up_bias, down, down_bias):
     return g(hidden @ mine(down, 1).T) + down_bias
 
 
-@wrong(says="what f and g give in each other's places")
+@wrong(says="what comes out with f and g swapped")
 def mlp_with_f_for_g(x, up, up_bias, down, down_bias):
     return f(F.gelu(F.linear(g(x), up, up_bias)) @ down.T) + down_bias
 
@@ -124,7 +124,7 @@ def mlp_with_its_residual(x, up, up_bias, down, down_bias):
     return x + g(F.gelu(F.linear(f(x), up, up_bias)) @ down.T) + down_bias
 
 
-@wrong(says="was a part of it added on every rank before g")
+@wrong(says="was a part added on every rank before g")
 def mlp_with_a_part_of_the_bias(x, up, up_bias, down, down_bias):
     hidden = F.gelu(F.linear(f(x), up, up_bias))
     return g(F.linear(hidden, down, down_bias / dist.get_world_size()))

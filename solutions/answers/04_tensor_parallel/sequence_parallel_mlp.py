@@ -173,7 +173,7 @@ def a_hook_behind_the_gains_gradient(x, gain, up, down):
     return x + Tokens.apply(F.gelu(Tokens.apply(normed(x, gain), True) @ up.T) @ down.T, False)
 
 
-@wrong(says="without the residual sum: x + ... is asked")
+@wrong(says="without the residual sum: x + ... is expected")
 def residual_forgotten(x, gain, up, down):
     return Tokens.apply(F.gelu(Tokens.apply(normed(x, f(gain)), True) @ up.T) @ down.T, False)
 

@@ -75,7 +75,7 @@ def own_symbols_alone(logits, targets):
     return (total.log() - own).mean()
 
 
-@wrong(says="the sum over the tokens, and the mean is asked")
+@wrong(says="the sum over the tokens, and the mean is expected")
 def summed_over_tokens(logits, targets):
     total, own = loss_parts(logits, targets, largest_of_all(logits))
     return (g(total).log() - g(own)).sum()

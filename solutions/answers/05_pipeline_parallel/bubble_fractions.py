@@ -48,7 +48,7 @@ def busy_for_idle(p, m):
     return m / (m + p - 1), 1 - (p - 1) / m
 
 
-@wrong(says="two numbers are asked")
+@wrong(says="two numbers are expected")
 def one_number_only(p, m):
     return (p - 1) / (m + p - 1)
 

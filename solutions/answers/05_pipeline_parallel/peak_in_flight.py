@@ -56,7 +56,7 @@ def by_microbatch_alone(row):
     return most
 
 
-@wrong(says="one number is asked: this is a list")
+@wrong(says="one number is expected: this is a list")
 def a_history(row):
     return [walk(row[:n], "BW") for n in range(len(row))]
 

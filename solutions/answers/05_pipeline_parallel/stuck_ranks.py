@@ -51,7 +51,7 @@ def unfinished(programs, place):
     return [r for r in range(len(programs)) if place[r] < len(programs[r])]
 
 
-@wrong(says="this holds if a send returned at once")
+@wrong(says="this would hold if a send returned at once")
 def sends_that_return(programs):
     place, mail = [0] * len(programs), []
     for _ in range(1000):
@@ -90,7 +90,7 @@ def any_receiver_will_do(programs):
     return unfinished(programs, meet(programs, fits=lambda step: step[0] == "recv"))
 
 
-@wrong(says="a list of ranks is asked")
+@wrong(says="a list of ranks is expected")
 def yes_or_no(programs):
     return bool(unfinished(programs, meet(programs)))
 
@@ -135,7 +135,7 @@ def as_many_rounds_as_the_longest_program(programs):
     return unfinished(programs, meet(programs, rounds=max(map(len, programs))))
 
 
-@wrong(says="each rank is to be in the list once")
+@wrong(says="each rank should be in the list once")
 def both_halves_of_the_circle(programs):
     return unfinished(programs, meet(programs)) * 2
 

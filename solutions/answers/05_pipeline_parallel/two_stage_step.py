@@ -90,7 +90,7 @@ def sum_for_mean(module, inputs, targets, loss):
     return two_stages(module, inputs, targets, loss, start=lambda value: 4 * value)
 
 
-@wrong(says="on rank 0: the sign is turned")
+@wrong(says="on rank 0: the sign is wrong")
 def a_step_for_a_gradient(module, inputs, targets, loss):
     return two_stages(module, inputs, targets, loss, back=lambda x: -x.grad)
 
@@ -212,7 +212,7 @@ def room_for_float32(module, inputs, targets, loss):
     return two_stages(module, inputs, targets, loss, room=lambda x: torch.empty(x.shape))
 
 
-@wrong(says="the module ran more often than once forward and once backward")
+@wrong(says="the module ran more than once forward and once backward")
 def forward_once_more_for_backward(module, inputs, targets, loss):
     if dist.get_rank() == 0:
         module(inputs)

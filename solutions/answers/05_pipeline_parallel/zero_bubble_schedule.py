@@ -89,7 +89,7 @@ def last_weights_forgotten(p, m):
     return [row[:-1] for row in zero_bubble_rows(p, m)]
 
 
-@wrong(says="stands idle more than it has to")
+@wrong(says="is idle more than it has to be")
 def puts_off_the_other_way_round(p, m):
     return zero_bubble_rows(p, m, put_off=lambda s, p: p - 1 - s)
 

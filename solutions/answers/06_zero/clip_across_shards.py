@@ -101,7 +101,7 @@ def scaled_up(shards, replicated, max_norm):
     )
 
 
-@wrong(says="also one with empty shards or without any gradient")
+@wrong(says="even one with empty shards or without any gradient")
 def empty_ranks_leave(shards, replicated, max_norm):
     if sum(p.grad.numel() for p in shards if p.grad is not None) == 0:
         return 0.0

@@ -123,7 +123,7 @@ def nothing_is_released(layer):
     return shard, gather, lambda: None
 
 
-@wrong(says="a tuple of three is asked")
+@wrong(says="a tuple of three is expected")
 def only_the_shard(layer):
     return one_layer(layer)[0]
 

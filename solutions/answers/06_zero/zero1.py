@@ -60,7 +60,7 @@ def zero1_uneven(model, make_optimizer):
     return step
 
 
-@wrong(says="you summed, an average is asked")
+@wrong(says="times the gradient: a sum, not the average")
 def sum_of_gradients(model, make_optimizer):
     return stage_1(model, make_optimizer, average=lambda grad, n: grad)
 

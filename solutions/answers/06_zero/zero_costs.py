@@ -51,6 +51,6 @@ def own_part_sent_too(stage, n):
     return right_bytes(stage, n), 3 if stage == 3 else 2
 
 
-@wrong(says="two numbers are asked")
+@wrong(says="two numbers are expected")
 def memory_alone(stage, n):
     return right_bytes(stage, n)

@@ -57,6 +57,6 @@ def one_direction_only(matrix, ranks_per_node):
     return inside, between
 
 
-@wrong(says="two numbers are asked")
+@wrong(says="two numbers are expected")
 def only_between(matrix, ranks_per_node):
     return by_link(matrix, lambda s, d: s // ranks_per_node == d // ranks_per_node)[1]

@@ -33,6 +33,6 @@ def sends_once(volume, devices, flops, bandwidth):
     return (devices - 1) / devices * 2 / bandwidth * flops / 6
 
 
-@wrong(says="one device is asked")
+@wrong(says="one device is expected")
 def tokens_of_all_devices(volume, devices, flops, bandwidth):
     return volume * (devices - 1) * 2 / bandwidth * flops / 6

@@ -19,7 +19,7 @@ def legible(world_size: int, numel: int, root: int = 0) -> Case:
     clue = ""
     tensors = [t.float() for t in inputs.by_powers_of_ten(world_size, numel)]
     if root:
-        clue = f"the root is rank {root} here, and not rank 0"
+        clue = f"the root is rank {root} here, not rank 0"
     return _case(tensors, root, clue)
 
 

@@ -118,7 +118,7 @@ def _wrong_list(answered: _Gathered, rank: int, case: Case) -> Finding | None:
     expected = f"a list of {counted(n, 'tensor')}"
     if not isinstance(got, list | tuple):
         kind = kind_of(got)
-        likely = f"a list of tensors is asked, one from each rank, and you returned {kind}"
+        likely = f"a list of tensors is expected, one from each rank, and you returned {kind}"
         return Finding(likely, rank, expected=expected, got=kind)
     if len(got) != n:
         own = case.data["inputs"][rank]

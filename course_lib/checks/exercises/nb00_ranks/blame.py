@@ -87,7 +87,7 @@ def blamed(waits: Waits) -> list[int]:
 
 def _cause(got: object, want: list[int], waits: Waits) -> str:
     if not isinstance(got, list | tuple):
-        return f"a list of ranks is asked, and you returned {kind_of(got)}"
+        return f"a list of ranks is expected, and you returned {kind_of(got)}"
     if any(not isinstance(rank, int) for rank in got):
         return f"ranks are numbers, and this is a list with {kind_of(got[0])} in it"
     if list(got) == blamed({rank: peer or None for rank, peer in waits.items()}):

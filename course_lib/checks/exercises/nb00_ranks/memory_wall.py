@@ -53,11 +53,11 @@ def _wrong(parameters: int, device_bytes: int, answered: object) -> Finding | No
         kind = kind_of(answered)
         if isinstance(answered, tuple | list):
             kind = f"{len(answered)} values"
-        likely = f"three numbers are asked, (hold, train, devices), and you returned {kind}"
+        likely = f"three numbers are expected, (hold, train, devices), and you returned {kind}"
         return Finding(likely, input=arguments)
     got = numbers(answered, 3)
     if got is None:
-        return Finding("three plain numbers are asked", input=arguments, got=shown(answered))
+        return Finding("three plain numbers are expected", input=arguments, got=shown(answered))
     want = _needs(parameters, device_bytes)
     for name, have, must in zip(("hold", "train", "devices"), got, want, strict=True):
         if have != must:
@@ -118,7 +118,7 @@ def _devices_cause(got: float, parameters: int, device_bytes: int) -> str:
     if got == fewest - 1:
         return f"{got:.0f} devices hold less than `train`: round up, not down"
     if got == train // device_bytes + 1:
-        return "the last device has nothing to hold: what divides exactly needs no device more"
+        return "the last device has nothing to hold: what divides exactly needs no extra device"
     if got == -(-hold // device_bytes):
         return "these devices only hold the weights: it is `train` that must fit"
     for unit, other in ((2**30, 10**9), (10**9, 2**30)):
@@ -132,7 +132,7 @@ def _devices_cause(got: float, parameters: int, device_bytes: int) -> str:
 def _unit(got: float, want: int) -> str:
     for size, name in ((10**9, "GB"), (2**30, "GiB"), (10**12, "TB"), (2**40, "TiB")):
         if abs(got - want / size) <= 1e-6 * want / size:
-            return f"this is the number of {name}, and bytes are asked"
+            return f"this is the number of {name}, and bytes are expected"
     return ""
 
 
@@ -147,13 +147,13 @@ EXERCISE = Exercise(
     judge=_judge,
     hints=(
         """
-        Bytes are parameters times bytes for each. The table above has the bytes. How many boxes of
-        80 do you need for 81?
+        Bytes are parameters times the bytes of each. The table above has the bytes. How many boxes
+        of 80 do you need for 81?
         """,
         """
         hold takes 4 bytes per parameter, train takes 16. Dividing train by device_bytes gives
-        devices with a fraction; a fraction of a device is a device. Try it with a model that fits
-        exactly: 5e9 parameters need one device of 80e9 bytes, not two.
+        devices with a fraction; a fraction of a device takes a whole one. Try it with a model that
+        fits exactly: 5e9 parameters need one device of 80e9 bytes, not two.
         """,
         """
         Three lines: hold is 4 times the parameters, train is 16 times, devices is math.ceil of

@@ -107,9 +107,9 @@ def _not_numbers(got: Any, rank: int, want: list[int]) -> Finding | None:
         likely = "your function returned nothing: every rank returns a list"
         return Finding(likely, rank, expected=expected, got="None")
     if not isinstance(got, list | tuple):
-        return Finding("a list is asked", rank, expected=expected, got=kind_of(got))
+        return Finding("a list is expected", rank, expected=expected, got=kind_of(got))
     if any(isinstance(item, torch.Tensor) for item in got):
-        likely = "numbers are asked, and these are tensors: ball.item() is the number in it"
+        likely = "numbers are expected, and these are tensors: ball.item() is the number in it"
         if len(got) > 1 and len({item.item() for item in got if item.numel() == 1}) == 1:
             likely = (
                 "append(ball) puts the same tensor into the list each time, and each new message "
@@ -117,7 +117,7 @@ def _not_numbers(got: Any, rank: int, want: list[int]) -> Finding | None:
             )
         return Finding(likely, rank, expected=expected, got=f"{got}")
     if strange := [item for item in got if not isinstance(item, int | float)]:
-        likely = f"numbers are asked, and there is {kind_of(strange[0])} in the list"
+        likely = f"numbers are expected, and there is {kind_of(strange[0])} in the list"
         return Finding(likely, rank, expected=expected, got=f"{got}")
     return None
 
@@ -127,18 +127,18 @@ def _cause(got: list, rank: int, start: int, evens: list[int], odds: list[int]) 
         return f"rank {rank} does not play, and has received nothing"
     mine, theirs = (evens, odds) if rank == 0 else (odds, evens)
     if got == theirs:
-        return "these are the numbers that this rank sent: those that it received are asked"
+        return "these are the numbers that this rank sent: those that it received are expected"
     if len(got) != len(mine):
         return (
             f"a player receives one number in each round: in {len(mine)} round"
-            f"{'s' * (len(mine) != 1)} {len(mine)}, and not {len(got)}"
+            f"{'s' * (len(mine) != 1)} {len(mine)}, not {len(got)}"
         )
     if got and set(got) == {_NOTHING_YET}:
         return "this is what was in the ball before anything arrived"
     if got and all(number == start for number in got):
         return "nobody adds 1: the ball comes back as it went"
     if len(got) > 1 and all(b - a == 4 for a, b in pairwise(got)):
-        return "the ball grows by 2 at each hit: who receives it adds 1, or who sends it, not both"
+        return "the ball grows by 2 at each hit: the receiver adds 1 or the sender does, not both"
     return "each player adds 1 before it sends: rank 0 receives start + 2, start + 4, ..."
 
 

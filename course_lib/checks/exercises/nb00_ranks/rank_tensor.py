@@ -57,7 +57,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         lookalikes = {
             "one more than the rank: ranks are counted from 0": filled[rank + 1],
             "the world size, not the rank": filled[n],
-            "0, 1, 2, ..., and not the rank": torch.arange(size, dtype=torch.float32),
+            "0, 1, 2, ... instead of the rank": torch.arange(size, dtype=torch.float32),
         }
         want = reference.moved(filled[rank])
         if finding := compare.mismatch(got, want, rank, lookalikes):
@@ -77,8 +77,8 @@ EXERCISE = Exercise(
     judge=_judge,
     hints=(
         """
-        Every rank runs the same function, and each must come to another result. Which call tells a
-        rank who it is?
+        Every rank runs the same function, yet each must return a different result. Which call tells
+        a rank who it is?
         """,
         """
         dist.get_rank() is the rank's number. torch.full(shape, value) fills a tensor; given a whole

@@ -96,7 +96,7 @@ EXERCISE = Exercise(
     judge=_judge,
     hints=(
         """
-        Compare it with your broadcast. The same messages, from the root to each other rank. What
+        Compare it with your broadcast. The same messages, from the root to every other rank. What
         is different about what is in them?
         """,
         """

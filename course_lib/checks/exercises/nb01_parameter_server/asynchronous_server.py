@@ -147,7 +147,7 @@ def _staleness(returned: Any, want: list[int], order: list[int]) -> Finding | No
     got = returned.tolist() if isinstance(returned, torch.Tensor) else returned
     if not isinstance(got, list | tuple) or not all(type(s) is int for s in got):
         return Finding(
-            "the values are right; a list with the staleness of every push is asked as well",
+            "the values are right; a list with the staleness of every push is expected as well",
             0,
             expected=f"{want}",
             got=kind_of(returned),

@@ -40,7 +40,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     got = numbers(answered, 3)
     if got is None:
         return Finding(
-            "three numbers are asked, (by a server, by a worker, by a rank of a ring)",
+            "three numbers are expected, (by a server, by a worker, by a rank of a ring)",
             got=shown(answered),
         )
     want = [n * size / servers, size, 2 * (n - 1) / n * size]
@@ -58,7 +58,7 @@ def _cause(what: str, got: float, n: int, size: int, servers: int) -> str:
     causes = {
         "server": [
             (n * size, "with several servers each has only its part of the keys"),
-            (2 * n * size / servers, "this is in and out together; only what leaves is asked"),
+            (2 * n * size / servers, "this is in and out together; only what leaves is expected"),
             (size / servers, "every worker gets a copy of its own"),
             (size, "a server answers all workers, and sends its own keys only"),
         ],
@@ -93,7 +93,7 @@ EXERCISE = Exercise(
         """,
         """
         A server owns size / servers bytes and sends them to every worker. A worker sends its
-        gradient, cut between the servers. The ring is the one of notebook 02: 2(n-1)/n.
+        gradient, cut between the servers. The ring is the one of lesson 02: 2(n-1)/n.
         """,
         """
         workers * size / servers, size, and 2 * (workers - 1) / workers * size.

@@ -43,10 +43,10 @@ def _judge_bytes(case: Case, observation: Observation) -> Finding | None:
     sizes, servers, placed = case.data["sizes"], case.data["servers"], observation.values[0]
     lists = list | tuple
     if not isinstance(placed, lists) or not all(isinstance(pieces, lists) for pieces in placed):
-        return Finding("a list of lists is asked, one for every server", got=kind_of(placed))
+        return Finding("a list of lists is expected, one for every server", got=kind_of(placed))
     if len(placed) != servers:
         return Finding(
-            "a list of pieces for every server is asked, an empty one too",
+            "a list of pieces for every server is expected, an empty one too",
             expected=f"{servers} lists",
             got=f"{len(placed)} lists",
         )
@@ -106,7 +106,7 @@ def _judge_bytes(case: Case, observation: Observation) -> Finding | None:
     for server, pieces in enumerate(placed):
         if len(pieces) > len(sizes) or list(map(tuple, pieces)) != sorted(map(tuple, pieces)):
             return Finding(
-                "the loads are even, but these are not ranges in order: with one piece a tensor, "
+                "the loads are even, but these are not ranges in order: with one piece per tensor, "
                 "in ascending order, a server gets by with few keys",
                 got=f"server {server}: {pieces[:6]}",
             )

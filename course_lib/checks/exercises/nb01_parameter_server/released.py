@@ -85,7 +85,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         want = reference(finished, waiting, bound)
         if not isinstance(got, list) or not all(type(worker) is int for worker in got):
             return Finding(
-                "a list of workers is asked, empty if none may start",
+                "a list of workers is expected, empty if none may start",
                 expected=f"{want}",
                 got=kind_of(got),
             )
@@ -128,7 +128,7 @@ def _cause(
             w for w in waiting if max(finished) - min(finished) <= bound
         ],
     }
-    others["this lets everyone start who waits, whatever the bound"] = waiting
+    others["this lets everyone who waits start, whatever the bound"] = waiting
     for cause, answer in others.items():
         if sorted(answer) == got:
             return cause
@@ -149,7 +149,7 @@ EXERCISE = Exercise(
         finished.
         """,
         """
-        slowest = min(finished). It counts all workers, those that compute as well. A lead equal to
+        slowest = min(finished). Count all workers, the ones that are computing too. A lead equal to
         the bound is still allowed.
         """,
         """

@@ -78,7 +78,7 @@ def _judge_ring(case: Case, observation: Observation) -> Finding | None:
     numbers = isinstance(got, list | tuple) and all(type(owner) is int for owner in got)
     if not numbers or len(got) != len(want):
         return Finding(
-            "a list with the number of a server for every key is asked",
+            "a list with the number of a server for every key is expected",
             expected=f"{len(want)} numbers from 0 to {data['servers'] - 1}",
             got=f"{len(got)} numbers" if numbers else kind_of(got),
         )
@@ -121,7 +121,7 @@ def _ring_cause(data: dict, got: list[int], want: list[int], place: Any) -> str:
     if all(place(k) in exact for k in wrong):
         return "a key that lies exactly on a point belongs to that point"
     if got == _nearest(data, place):
-        return "this is the nearest point; the next one above is asked, however far"
+        return "this is the nearest point; the next one above is expected, however far"
     return "sort the points by their places, and find for every key the first one not below it"
 
 

@@ -110,11 +110,11 @@ def _form(returned: Any) -> Finding | None:
             "a tensor for each dimension, and here it is the first, [0]"
         )
     if not pair or not all(isinstance(part, torch.Tensor) for part in returned):
-        return Finding("two tensors are asked, (indices, values)", got=kind_of(returned))
+        return Finding("two tensors are expected, (indices, values)", got=kind_of(returned))
     indices, values = returned
     if indices.dim() != 1 or indices.dtype != torch.int64 or indices.shape != values.shape:
         return Finding(
-            "a 1-D tensor of int64 indices and one value for each of them is asked",
+            "a 1-D tensor of int64 indices and one value for each of them is expected",
             expected="indices of dtype int64, values of the same length",
             got=f"indices of shape {tuple(indices.shape)}, {indices.dtype}, values of shape "
             f"{tuple(values.shape)}",
@@ -159,7 +159,7 @@ def _kept(
         )
     if not left.any() and total.any():
         return "only the entries that were sent become zero: you clear the others as well"
-    return "after the call `unsent` is to hold what was not sent"
+    return "after the call `unsent` should hold what was not sent"
 
 
 def _list(values: torch.Tensor) -> str:

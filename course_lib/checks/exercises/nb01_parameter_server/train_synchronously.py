@@ -183,7 +183,7 @@ def _traffic(case: Case, observation: Observation) -> Finding | None:
                 n * (all_ + steps * least),
                 n * (steps + 1) * all_,
                 rule,
-                "One copy a step is enough for a worker",
+                "One copy per step is enough for a worker",
             )
         if finding:
             return finding

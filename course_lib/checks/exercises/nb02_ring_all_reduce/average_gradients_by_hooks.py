@@ -187,7 +187,7 @@ def _gradients(case: Case, observation: Observation) -> Finding | None:
 
 def _gradient(got: Any, want: reference.Reference | None, rank: int) -> Finding | None:
     if want is None:
-        likely = "this parameter takes no part in the loss, so its .grad is to stay None"
+        likely = "this parameter takes no part in the loss, so its .grad should stay None"
         return None if got is None else Finding(likely, rank)
     if got is None:
         return Finding("it is gone: synchronize must leave the average in .grad", rank, got="None")

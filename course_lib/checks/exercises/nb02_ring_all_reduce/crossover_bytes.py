@@ -45,7 +45,7 @@ def _judge_crossover(case: Case, observation: Observation) -> Finding | None:
         shown = f"n = {n}, alpha = {alpha:.4g} s, beta = {beta:.4g} s per byte"
         if got is None:
             return Finding(
-                f"one number is asked, and you returned {kind_of(answered)}", input=shown
+                f"one number is expected, and you returned {kind_of(answered)}", input=shown
             )
         if not close(got, want, _CROSSOVER_TOLERANCE):
             return Finding(

@@ -55,10 +55,11 @@ def _judge_fit(case: Case, observation: Observation) -> Finding | None:
     sizes, times = case.data["sizes"], case.data["times"]
     fitted = observation.values[0]
     if not isinstance(fitted, tuple | list):
-        return Finding(f"two numbers are asked, (alpha, beta), and you returned {kind_of(fitted)}")
+        got = kind_of(fitted)
+        return Finding(f"two numbers are expected, (alpha, beta), and you returned {got}")
     pair = numbers(fitted, 2)
     if pair is None:
-        return Finding("two plain numbers are asked, (alpha, beta)", got=shown(fitted))
+        return Finding("two plain numbers are expected, (alpha, beta)", got=shown(fitted))
     got = pair[0], pair[1]
     want = _line(sizes, times, [1 / time**2 for time in times])
     if all(close(g, w, _FIT_TOLERANCE) for g, w in zip(got, want, strict=True)):

@@ -64,7 +64,7 @@ def _cases(rng: random.Random) -> list[Case]:
             [(3,), (3,), (5,), (12,), (10,), (2,)],
             "float64 and bfloat16 in a buffer of 48 bytes",
             dtypes=[_F64, _F64, _F64, _BF16, _BF16, _BF16],
-            clue="a buffer is full by bytes, and not every element has 4 of them",
+            clue="a buffer is full by bytes, not every element has 4 of them",
         ),
         _case(rng, 2, 64, [], "an empty list", clue="with nothing to reduce there is no buffer"),
         _case(rng, 1, 16, [(2,), (2,), (2,)], "three tensors on one rank"),
@@ -220,7 +220,7 @@ EXERCISE = Exercise(
         takes="tensors of any shape and dtype, also none",
         transposed=True,
         allowed=frozenset({"all_reduce"}),
-        sends="no more of them than buffers, none larger than `buffer_bytes` but for a larger "
+        sends="no more of them than buffers, none larger than `buffer_bytes` except for a larger "
         "tensor, and no byte more than the tensors have",
     ),
 )

@@ -50,7 +50,7 @@ def _judge_reduce_scatter(case: Case, observation: Observation) -> Finding | Non
 
     def lookalikes(me: int) -> dict[str, torch.Tensor]:
         others = {
-            f"chunk {q} of the sum, and rank {me} is to return chunk {me}": chunk_of(q).value
+            f"chunk {q} of the sum, and rank {me} should return chunk {me}": chunk_of(q).value
             for q in range(n)
             if q != me
         }

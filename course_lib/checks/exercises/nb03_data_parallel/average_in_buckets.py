@@ -141,7 +141,7 @@ def _values(case: Case, observation: Observation) -> Finding | None:
         exact = weighted(parts, [1 / n] * n)
         for rank, seen in enumerate(observation.values):
             known = {
-                f"exactly {n} times the reference: you summed, and an average is asked": weighted(
+                f"exactly {n} times the reference: you summed, an average is expected": weighted(
                     parts, [1.0] * n
                 ),
                 f"exactly 1/{n} of the reference: divided by the number of ranks twice": weighted(
@@ -149,7 +149,7 @@ def _values(case: Case, observation: Observation) -> Finding | None:
                 ),
                 "this is the rank's own gradient, which nobody has averaged"
                 + (f": {case.clue}" if case.clue else ""): parts[rank],
-                f"this is 1/{n} of the rank's own gradient: it was divided, and not "
+                f"this is 1/{n} of the rank's own gradient: it was divided, not "
                 "all-reduced": weighted([parts[rank]], [1 / n]),
                 "this is the parameter itself: a hook of register_post_accumulate_grad_hook gets "
                 "the parameter, whose gradient is parameter.grad": {
@@ -345,7 +345,7 @@ EXERCISE = Exercise(
         changes=("model",),
         takes="models that start equal; parameters frozen, shared or unused",
         allowed=frozenset({"all_reduce"}),
-        sends="every gradient once, in buckets of at most `bucket_bytes`, but for a larger one",
+        sends="every gradient once, in buckets of at most `bucket_bytes`, except for a larger one",
         overlaps="a bucket leaves when its last gradient is ready and those before it have left",
         may=frozenset({"hooks"}),
     ),

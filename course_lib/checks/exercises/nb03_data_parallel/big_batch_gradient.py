@@ -122,7 +122,7 @@ def _lookalikes(case: Case, parts: list[Gradients], rank: int) -> dict[str, Grad
             ] = mix(1 / total / n, True)
     found[
         f"exactly {total} times the reference, the number of all rows: this is a sum over rows, "
-        "and a mean is asked"
+        "and a mean is expected"
     ] = mix(1.0, True)
     if n > 1:
         found[

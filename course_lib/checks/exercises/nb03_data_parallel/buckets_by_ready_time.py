@@ -95,12 +95,12 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     answers = observation.values
     for rank, found in enumerate(answers):
         if _holds_tensors(found):
-            likely = "lists of numbers are asked, and these are tensors: tolist() makes numbers"
+            likely = "lists of numbers are expected, and these are tensors: tolist() makes numbers"
             return Finding(likely, rank, got=f"{found}")
         if not isinstance(found, list | tuple) or not all(
             isinstance(b, list | tuple) and all(type(i) is int for i in b) for b in found
         ):
-            return Finding("a list of lists of indices is asked", rank, got=kind_of(found))
+            return Finding("a list of lists of indices is expected", rank, got=kind_of(found))
     for rank, found in enumerate(answers):
         if [list(b) for b in found] != [list(b) for b in answers[0]]:
             return Finding(
@@ -132,7 +132,7 @@ def _complete(case: Case, buckets: list) -> Finding | None:
             got=f"{buckets}",
         )
     if any(count > 1 for count in counts.values()) or len(counts) != len(sizes):
-        return Finding("an index is there twice, or is that of no parameter", 0, got=f"{buckets}")
+        return Finding("an index is there twice, or belongs to no parameter", 0, got=f"{buckets}")
     for bucket in buckets:
         if len(bucket) > 1 and sum(sizes[i] for i in bucket) > room:
             return Finding(
@@ -184,7 +184,7 @@ def _order_cause(case: Case, flat: list[int]) -> str:
     if flat == list(reversed(range(count))):
         return "this is the reverse of the list, a good guess before anything was recorded"
     if by([-t if t < math.inf else -math.inf for t in times]) or by([-t for t in times]):
-        return "the order is turned round: what is ready first leaves first"
+        return "the order is reversed: what is ready first leaves first"
     if by(filled[0]):
         return (
             "this is the order of rank 0's clock; an all-reduce begins when all ranks have come, "

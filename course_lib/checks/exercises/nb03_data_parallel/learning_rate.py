@@ -50,7 +50,7 @@ def _judge_rate(case: Case, observation: Observation) -> Finding | None:
     answered = numbers(returned, len(steps))
     if answered is None:
         kind = kind_of(next(value for value in returned if number(value) is None))
-        return Finding(f"one number is asked: this is {kind}")
+        return Finding(f"one number is expected: this is {kind}")
     wanted = [rate(step, *arguments) for step in steps]
     wrong = [i for i in range(len(steps)) if not close(answered[i], wanted[i], EXACT)]
     if not wrong:
@@ -76,7 +76,7 @@ def _judge_rate(case: Case, observation: Observation) -> Finding | None:
         (lambda s: base * k if s >= warmup else base, "the rate jumps: it rises by equal amounts"),
         (ramp(base, base * k**0.5), "this is the square root of the ratio of the batches; the "
          "rule for SGD is linear"),
-        (ramp(base, base / k), "the ratio is turned round: a larger batch takes a larger rate"),
+        (ramp(base, base / k), "the ratio is upside down: a larger batch takes a larger rate"),
         (ramp(base, base * batch), f"this multiplies by the batch instead of batch / {base_batch}"),
         (ramp(base, base * k, max(1, warmup - 1)), "the full rate comes one step early: it is due "
          "at step warmup_steps, counted from 0"),

@@ -91,7 +91,7 @@ def _judge_efficiency(case: Case, observation: Observation) -> Finding | None:
     if got is not None and close(got, exact, EXACT):
         return None
     if got is None:
-        return Finding(f"one number is asked: this is {kind_of(observation.values[0])}")
+        return Finding(f"one number is expected: this is {kind_of(observation.values[0])}")
     alpha, beta = data["cost"]
     each = [alpha + beta * size for size in data["sizes"]]
     alone = max(map(sum, zip(data["ready"], each, strict=True)), default=0)
@@ -111,7 +111,7 @@ def _judge_efficiency(case: Case, observation: Observation) -> Finding | None:
         (computing / step_of_the_network, "a step is never shorter than its computation: what "
          "counts is the later one of backward's end and the last arrival, max(backward, ...)"),
         (1.0, "communication is not free: what is left of it after backward makes the step longer"),
-        (1 / exact, "this is the time of a step over that of the computation: turn it round"),
+        (1 / exact, "this is the time of a step over that of the computation: invert it"),
         (100 * exact, "this is per cent: give a fraction"),
         (step_time(data), "this is the time of a step: divide the computation by it"),
         (data["backward"] / (step_time(data) - data["forward"]), "the forward pass is part of the "

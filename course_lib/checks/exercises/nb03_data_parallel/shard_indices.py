@@ -25,8 +25,8 @@ from course_lib.text import counted
 _EPOCHS = 3
 _SAME_ORDER = "The order may depend on seed and epoch, not on the rank"
 _HASHES = (
-    "Python's hash of a text is another in every process (PYTHONHASHSEED): make the seed of the "
-    "numbers seed and epoch alone"
+    "Python's hash of a text differs from process to process (PYTHONHASHSEED): make the seed only "
+    "from the numbers seed and epoch"
 )
 
 
@@ -97,14 +97,14 @@ def _form(case: Case, observation: Observation) -> Finding | None:
     for rank, seen in enumerate(observation.values):
         for found in [*seen["epochs"], seen["again"], seen["other seed"]]:
             if isinstance(found, list | tuple) and any(isinstance(i, torch.Tensor) for i in found):
-                likely = "a list of numbers is asked, and these are tensors: tolist() makes numbers"
+                likely = "a list of numbers is expected, these are tensors: tolist() makes numbers"
                 return Finding(likely, rank, got=f"{found}")
             if not isinstance(found, list | tuple) or not all(type(i) is int for i in found):
-                return Finding("a list of indices is asked", rank, got=kind_of(found))
+                return Finding("a list of indices is expected", rank, got=kind_of(found))
             for index in found:
                 if not 0 <= index < samples:
                     return Finding(
-                        f"{index} is no sample",
+                        f"{index} is not a sample",
                         rank,
                         expected=f"0 to {samples - 1}",
                         got=f"{found}",
@@ -117,7 +117,7 @@ def _repeats(observation: Observation) -> Finding | None:
         if seen["again"] != seen["epochs"][0]:
             return Finding(
                 "called twice for the same epoch it gives two orders: it draws from torch's global "
-                "random state, which is another on every rank. Use a generator of your own, "
+                "random state, which differs from rank to rank. Use a generator of your own, "
                 "torch.Generator().manual_seed(...)",
                 rank,
                 expected=f"{seen['epochs'][0]}",

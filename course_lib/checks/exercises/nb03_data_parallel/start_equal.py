@@ -131,7 +131,7 @@ def _instead(got: torch.Tensor | None, name: str, rank: int, case: Case) -> str:
     total = torch.stack(values).double().sum(0)
     for text, like in (("the average of", total / len(values)), ("the sum of", total)):
         if torch.allclose(got.double(), like, rtol=1e-4, atol=1e-4):
-            return f"it is {text} all ranks, and an average of random starts is no good start"
+            return f"it is {text} all ranks, and an average of random starts is a poor start"
     return "it is something else"
 
 

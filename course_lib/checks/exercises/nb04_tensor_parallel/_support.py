@@ -60,7 +60,7 @@ def layer_pass(
     call.
 
     The loss weighs each element of the output with `weights`. residual: a leaf that is added to the
-    output, so that both are handed the same gradient. gradients: whether any are asked for.
+    output, so that both are handed the same gradient. gradients: whether any are expected.
     """
     leaves = _leaves(tensors, gradients)
     with record_function(FORWARD), Operations() as work:

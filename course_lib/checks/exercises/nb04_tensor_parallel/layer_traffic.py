@@ -42,14 +42,14 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     got, want = number(observation.values[0]), 8 * b * s * h * (t - 1) / t * e
     if got is None:
         kind = kind_of(observation.values[0])
-        return Finding(f"one number is asked: this is {kind}", got=kind)
+        return Finding(f"one number is expected: this is {kind}", got=kind)
     if close(got, want, _EXACT):
         return None
     causes = [
         (0, "t > 1 ranks do send something"),
         (want / e, "these are elements: each has `element_size` bytes"),
         (want / 2, _HALF),
-        (-want, "the sign is turned: (t-1)/t, not (1-t)/t"),
+        (-want, "the sign is wrong: (t-1)/t, not (1-t)/t"),
         (want * 2, "this is twice as much: 2(t-1)/t of a tensor is all that a ring sends for it"),
         (want / 8, "this is (t-1)/t of one tensor: a ring sends it twice, in each of four"),
         (8 * b * s * (h // t) * (t - 1) * e, "`//` rounds down, and t need not divide h"),
@@ -59,7 +59,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             "four tensors: an all-reduce by a ring sends 2(t-1)/t of its tensor from each rank",
         ),
         (8 * b * s * h * e, "(t-1)/t is missing: nobody sends to itself, and t = 1 sends nothing"),
-        (want * t, "this is what all ranks send together: asked is what each one sends"),
+        (want * t, "this is what all ranks send together: this asks for what each one sends"),
         (want / t, "every rank's summand has the size of the whole output, not 1/t of it"),
     ]
     fits = dict.fromkeys(cause for value, cause in causes if close(got, value, _EXACT))
@@ -79,8 +79,8 @@ EXERCISE = Exercise(
     judge=_judge,
     hints=(
         """
-        How many all-reduces has a layer, forward and backward? What is the shape of the tensor
-        that each of them adds up? And what does a rank send in a ring all-reduce of N bytes?
+        How many all-reduces does a layer take, forward and backward? What is the shape of the
+        tensor that each of them adds up? And what does a rank send in a ring all-reduce of N bytes?
         """,
         """
         Two forward (g after attention, g after the MLP) and two backward (f before each). Each is

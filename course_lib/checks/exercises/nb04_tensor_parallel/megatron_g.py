@@ -41,7 +41,7 @@ def _judge_g(case: Case, observation: Observation) -> Finding | None:
     looks = [
         {
             "this rank's own summand: forward, g adds up over all ranks": own,
-            "the average over the ranks, and their sum is asked": total / t,
+            "the average over the ranks, and their sum is expected": total / t,
         }
         for own in inputs
     ]
@@ -71,7 +71,8 @@ EXERCISE = Exercise(
     judge=_judge_g,
     hints=(
         """
-        The other way round than f. If y = x_0 + x_1 + ..., what is the derivative of y by x_0?
+        The other way round from f. If y = x_0 + x_1 + ..., what is the derivative of y with respect
+        to x_0?
         """,
         """
         forward returns the sum of x over the ranks, of a clone, since x may be needed elsewhere.

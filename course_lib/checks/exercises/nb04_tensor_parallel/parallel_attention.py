@@ -109,7 +109,7 @@ def _mistakes(ranks: list[Tensors], heads: int, x: torch.Tensor) -> Tensors:
         "what comes of scores divided by the root of C, where a head's size is meant": (
             total(scale=shape[-1] ** -0.5)
         ),
-        "what query and key give in each other's places": total(names=("key", "query", "value")),
+        "what comes out with query and key swapped": total(names=("key", "query", "value")),
         "made of heads whose columns lie apart: a head's columns lie side by side, so unflatten "
         "into (heads, size), not (size, heads)": total(
             cut=lambda y, heads: y.unflatten(-1, (-1, heads)).movedim(-1, 1)
@@ -121,7 +121,7 @@ def _mistakes(ranks: list[Tensors], heads: int, x: torch.Tensor) -> Tensors:
             cut=lambda y, heads: y.unflatten(-1, (heads, -1)),
             joined=lambda y: y.flatten(-2),
         ),
-        "x + attention(x), and only the attention is asked: the residual sum is the caller's": (
+        "x + attention(x), and only the attention is expected: the residual sum is the caller's": (
             total() + x
         ),
     }
@@ -153,7 +153,7 @@ def _exact(case: Case) -> Exact:
         [
             {
                 "this rank's own summand: g is missing": own.detach(),
-                "what f and g give in each other's places: g(x) is t times x, and f adds nothing "
+                "what comes out with f and g swapped: g(x) is t times x, and f adds nothing "
                 "up forward": _attend({**p, "x": t * p["x"]}, heads // t).detach(),
                 **looks,
             }
@@ -180,13 +180,13 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             )
         if not (str(heads) in seen["refused"] and str(t) in seen["refused"]):
             return Finding(
-                "a ValueError is of use if it names both numbers",
+                "a ValueError helps only if it names both numbers",
                 rank,
                 expected=f"a message with {heads} and {t} in it",
                 got=seen["refused"] or "an empty message",
             )
         if observation.trace.of(rank):
-            return Finding("the ValueError is to come before anything is sent", rank)
+            return Finding("raise the ValueError before anything is sent", rank)
     return None
 
 

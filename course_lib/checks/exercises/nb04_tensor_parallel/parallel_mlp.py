@@ -101,17 +101,17 @@ def _exact(case: Case) -> Exact:
         looks = [
             {
                 "this rank's own summand: g is missing": own + bias,
-                "the average of the summands, and their sum is asked": added(summands) / t + bias,
+                "the average of the summands: their sum is expected": added(summands) / t + bias,
                 "right but for the GeLU: it stands between the two layers": linear + bias,
-                "that of the GeLU's approximation by tanh, and F.gelu(x) itself is asked": (
+                "that of the GeLU's approximation by tanh, and F.gelu(x) itself is expected": (
                     by_tanh + bias
                 ),
                 "right but for the first bias, which is missing": unbiased + bias,
                 "right but for the last bias, which is missing": output - bias,
-                "x + MLP(x), and only the MLP is asked: the residual sum is the caller's": (
+                "x + MLP(x), and only the MLP is expected: the residual sum is the caller's": (
                     output + ranks[0]["x"]
                 ),
-                "what f and g give in each other's places: g(x) is t times x, and f adds nothing "
+                "what comes out with f and g swapped: g(x) is t times x, and f adds nothing "
                 "up forward": _swapped(p, t) + bias,
                 **_cut_again(ranks, bias),
                 f"right but for the last bias: it was added on each of {t} ranks and summed": (
@@ -122,7 +122,7 @@ def _exact(case: Case) -> Exact:
         ]
     alone = "the part that came through this rank's own columns: f is missing"
     cut = "that of only the residual branch: mlp(x) is cut off from x"
-    shared = "its t-th part: was a part of it added on every rank before g, in place of all after?"
+    shared = "its t-th part: was a part added on every rank before g, instead of all of it after?"
     gradient_looks = [
         {
             "x": {alone: weights + own, cut: weights},
@@ -185,7 +185,7 @@ EXERCISE = Exercise(
     ),
     passed="one all-reduce forward, one backward, and every gradient is that of one process",
     contract=Contract(
-        takes="x of any sizes B, T and C, whole on every rank; of the weights this rank's parts",
+        takes="x of any sizes B, T and C, whole on every rank; this rank's parts of the weights",
         allowed=ALL_REDUCE,
         sends="one of x's size forward, one backward",
     ),

@@ -55,7 +55,7 @@ def _judge_row(case: Case, observation: Observation) -> Finding | None:
                 y + (t - 1) * data["bias"]
             ),
             "right but for the bias: add it once, after the sum": y - data["bias"],
-            "the average of the summands, and a sum is asked": sum(summands) / t + data["bias"],
+            "the average of the summands, and a sum is expected": sum(summands) / t + data["bias"],
         }
         for own in summands
     ]
@@ -93,8 +93,8 @@ EXERCISE = Exercise(
         """,
         """
         weight.chunk(t, dim=1)[rank] belongs to x_part. The product has the shape of the whole
-        output, but it is one of t summands. dist.all_reduce adds them up, in place. When is the
-        bias to be added?
+        output, but it is one of t summands. dist.all_reduce adds them up, in place. When should the
+        bias be added?
         """,
         """
         y = (x_part @ weight.chunk(t, dim=1)[rank].T).detach(); dist.all_reduce(y); return y + bias.

@@ -121,17 +121,17 @@ def _output_looks(case: Case, rank: int) -> Tensors:
     plain_norm = F.layer_norm(x, x.shape[-1:])
     y = F.gelu(normed @ up.T) @ down.T
     looks = {
-        "MLP(norm(x)), without the residual sum: x + ... is asked": y,
+        "MLP(norm(x)), without the residual sum: x + ... is expected": y,
         "what comes without the gain: it is a factor of the norm": (
             x + F.gelu(plain_norm @ up.T) @ down.T
         ),
         "norm(x) + MLP(norm(x)): the residual branch takes x as it is": normed + y,
         "what comes without the norm": x + F.gelu(x @ up.T) @ down.T,
-        "that of the GeLU's approximation by tanh, and F.gelu(x) itself is asked": (
+        "that of the GeLU's approximation by tanh, and F.gelu(x) itself is expected": (
             x + F.gelu(normed @ up.T, approximate="tanh") @ down.T
         ),
         "right but for the GeLU: it stands between the two layers": x + normed @ up.T @ down.T,
-        "the average over the ranks, and their sum is asked": x + y / t,
+        "the average over the ranks, and their sum is expected": x + y / t,
     }
     return {
         name: parts(look, t, 0)[rank]

@@ -84,7 +84,7 @@ def _judge_loss(case: Case, observation: Observation) -> Finding | None:
                 expected=f"{loss:.6g}",
                 got=f"{got.flatten()[0]:.6g}",
             )
-    summed = {"the sum over the tokens, and the mean is asked": each.sum().detach()}
+    summed = {"the sum over the tokens, and the mean is expected": each.sum().detach()}
     looks = [
         {
             **summed,
@@ -169,7 +169,7 @@ def _mistakes(logits: torch.Tensor, targets: torch.Tensor, t: int) -> Tensors:
             total.log() - added(at_target(z, r, zeros=False) for r, z in enumerate(shifted))
         ).mean(),
         "log of the sum without the target's logit": total.log().mean(),
-        "the loss with its sign turned": (target - total.log()).mean(),
+        "the loss with the wrong sign": (target - total.log()).mean(),
     }
 
 

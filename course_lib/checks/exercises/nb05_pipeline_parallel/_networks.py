@@ -164,7 +164,7 @@ def wrong_gradient(
     """
     title = f"gradient of {name!r} on rank {rank}"
     if exact is None:
-        likely = f"{title}: this parameter is frozen, and its .grad is to stay None"
+        likely = f"{title}: this parameter is frozen, and its .grad should stay None"
         return None if got is None else Finding(likely, rank)
     if got is None:
         likely = (

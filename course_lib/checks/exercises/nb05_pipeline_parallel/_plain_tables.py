@@ -25,7 +25,7 @@ def own_stages(table: Table) -> Finding | None:
         for op in row:
             if op.stage != rank:
                 return Finding(
-                    f"rank {rank} runs {op}, and holds only stage {rank}",
+                    f"rank {rank} runs {op}, but holds only stage {rank}",
                     rank,
                     expected=f"operations of stage {rank}",
                     got=str(op),
@@ -38,7 +38,7 @@ def time(case: Case, table: Table, timeline: Timeline) -> Finding | None:
     best = (m + p - 1) * (FORWARD + BACKWARD)
     if timeline.makespan == best:
         return None
-    likely = "it can run, but it stands idle more than it has to"
+    likely = "it can run, but it is idle more than it has to be"
     if timeline.makespan == m * p * (FORWARD + BACKWARD):
         likely = (
             "it can run, but one microbatch after the other: at any moment a single rank works. "

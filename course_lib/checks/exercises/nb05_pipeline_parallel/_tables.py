@@ -140,7 +140,7 @@ def run_table(table: Table, microbatches: int, weight: float | None = None) -> T
 def read_and_run(
     case: Case, observation: Observation, weight: float | None = None
 ) -> tuple[Table, Timeline] | Finding:
-    """What every table is asked first: the learner's own, well formed, and able to run."""
+    """What every table is expected first: the learner's own, well formed, and able to run."""
     seen = observation.values[0]
     if finding := borrowed(seen["borrowed"]):
         return finding

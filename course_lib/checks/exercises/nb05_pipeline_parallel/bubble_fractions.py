@@ -31,7 +31,7 @@ def _judge_bubble(case: Case, observation: Observation) -> Finding | None:
     got = numbers(answered, 2)
     if got is None:
         return Finding(
-            "two numbers are asked, (of all the time, of the working time)",
+            "two numbers are expected, (of all the time, of the working time)",
             got=shown(answered),
         )
     total, ideal = (p - 1) / (m + p - 1), (p - 1) / m
@@ -75,9 +75,9 @@ def _bubble_cause(got: list, p: int, m: int) -> str:
     ]
     fits = [cause for applies, cause in causes if applies]
     if close(got[0], total, _EXACT) and not fits:
-        fits = ["the first number is right, and the second is to be a multiple of the working time"]
+        fits = ["the first number is right, and the second is a multiple of the working time"]
     elif close(got[1], ideal, _EXACT) and not fits:
-        fits = ["the second number is right, and the first is to be a share of all the time"]
+        fits = ["the second number is right, and the first is a share of all the time"]
     return "; or ".join(fits) or (
         f"the pipeline takes {counted(m + p - 1, 'step')} here, and a stage works in {m} of them"
     )
@@ -96,8 +96,8 @@ EXERCISE = Exercise(
         """,
         """
         Every stage works m steps. The last stage begins when the first microbatch has passed p - 1
-        others, and as much passes at the end until the gradient is back. So it all takes m + p - 1
-        steps.
+        others, and the same time passes at the end, until the gradient is back. So it all takes m +
+        p - 1 steps.
         """,
         """
         The idle steps of a stage are (m + p - 1) - m. Divide them by m + p - 1 for the share of all
@@ -106,7 +106,7 @@ EXERCISE = Exercise(
     ),
     passed="(p-1)/(m+p-1) of all the time is (p-1)/m of the working time",
     contract=Contract(
-        takes="p and m from 1 on; one pair of numbers is returned, fractions and not per cent",
+        takes="p and m from 1 on; returns one pair of numbers, fractions and not per cent",
         allowed=frozenset(),
     ),
 )

@@ -85,7 +85,7 @@ def _impossible(job: dict, schedule: Any, p: int, m: int, v: int) -> str:
 # ------------------------------------------------------------------------------------------------
 
 _MISTAKES = {
-    "memory": "the fastest way of all is not asked: it must also fit into memory",
+    "memory": "the fastest way of all is not enough: it must also fit into memory",
     "states": "the states are left out: a machine holds those of layers / p layers",
     "activations": "the activations are left out",
     "1f1b": "GPipe has all m microbatches in flight, not min(m, p)",

@@ -60,7 +60,7 @@ EXERCISE = Exercise(
     passed="(m + p - 1) steps forward and back, all forwards first",
     contract=Contract(
         takes="p and m from 1 on; "
-        "returned is one row per rank, of (kind, stage, microbatch), lists or tuples",
+        "returns one row per rank, of (kind, stage, microbatch), lists or tuples",
         allowed=frozenset(),
     ),
 )

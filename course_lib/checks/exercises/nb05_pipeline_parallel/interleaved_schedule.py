@@ -46,7 +46,7 @@ def _judge_interleaved(case: Case, observation: Observation) -> Finding | None:
     best = (m * v + p - 1) * (FORWARD + BACKWARD)
     if timeline.makespan > best:
         return Finding(
-            "it can run, but stands idle more than it has to: microbatches go in groups of p "
+            "it can run, but is idle more than it has to be: microbatches go in groups of p "
             "through the first stage of a rank, then through its second, before the next group",
             expected=f"(m v + p - 1) (1 + 2) = {best} steps of a small stage",
             got=f"{timeline.makespan:g} steps\n{shown(table)}",
@@ -82,7 +82,7 @@ EXERCISE = Exercise(
     passed="(m v + p - 1) steps of a small stage: the bubble is v times smaller",
     contract=Contract(
         takes="p, v from 1 on and m a multiple of p; "
-        "returned is one row per rank, of (kind, stage, microbatch)",
+        "returns one row per rank, of (kind, stage, microbatch)",
         allowed=frozenset(),
         holds="rank r has min(m v, (v-1) p + 2 (p-r-1) + 1) in flight at most",
     ),

@@ -67,10 +67,10 @@ def _judge_row(case: Case, observation: Observation) -> Finding | None:
     if got == want:
         return None
     if got is None:
-        return Finding(f"one number is asked: this is {kind_of(observation.values[0])}")
+        return Finding(f"one number is expected: this is {kind_of(observation.values[0])}")
     split = any(op.kind == "I" for op in row)
     causes = [
-        (split and _held(row, "B"), "a W frees the activations as a B does, being its end"),
+        (split and _held(row, "B"), "a W frees the activations as a B does: it ends the backward"),
         (split and _held(row, "BI"), "an I frees nothing yet: W still needs the activations"),
         (split and _held(row, "BIW"), "of I and W only one frees the activations, and it is W"),
         (sum(op.kind == "F" for op in row), "this counts all forwards, as if nothing were freed"),

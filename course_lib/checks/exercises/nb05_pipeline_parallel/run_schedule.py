@@ -133,7 +133,7 @@ def _mistakes(case: Case) -> dict[str, Gradients]:
     found = other_losses(case)
     for i in range(m) if m > 1 else ():
         _, gradients = one_process(case, rows=slice(i * size, (i + 1) * size))
-        name = f"only the part of microbatch {i}: they are to be added up in .grad"
+        name = f"only the part of microbatch {i}: add them up in .grad"
         found[name] = [{n: None if g is None else g / m for n, g in s.items()} for s in gradients]
     order = [i for kind, _, i in data["table"][0] if kind == "F"]
     ys = data["y"].chunk(m)

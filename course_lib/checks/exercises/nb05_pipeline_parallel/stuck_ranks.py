@@ -40,7 +40,7 @@ def _cases(rng: random.Random) -> list[Case]:
         _case("a pipeline of 3 stages, 1F1B, m = 4", _pipeline(_one_f_one_b(3, 4))),
         _case("a relay of 5", _relay(rng, 5)),
         _case("a relay of 24", _relay(rng, 24)),
-        _case("two ranks that talk for long", _talk(rng, rng.randint(150, 250))),
+        _case("two ranks with a long conversation", _talk(rng, rng.randint(150, 250))),
     ]
 
 
@@ -110,14 +110,14 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     got = list(answered) if isinstance(answered, tuple) else answered
     if not isinstance(got, list) or not all(type(rank) is int for rank in got):
         return Finding(
-            "a list of ranks is asked, empty if all get to the end",
+            "a list of ranks is expected, empty if all get to the end",
             expected=f"{want}",
             got=kind_of(answered) if not isinstance(got, list) else f"{got}",
         )
     if sorted(got) == want:
         return None
     if sorted(set(got)) == want:
-        return Finding("each rank is to be in the list once", expected=f"{want}", got=f"{got}")
+        return Finding("each rank should be in the list once", expected=f"{want}", got=f"{got}")
     return Finding(
         _cause(set(got), set(want), programs),
         input="\n".join(f"rank {r}: {_shown(program)}" for r, program in enumerate(programs)),
@@ -149,11 +149,11 @@ def _advance(left: Programs, rank: int) -> bool:
 def _cause(got: set[int], want: set[int], programs: Programs) -> str:
     if got == _with_buffers(programs):
         return (
-            "this holds if a send returned at once; here it comes back only when the peer is at "
-            "its recv"
+            "this would hold if a send returned at once; here it comes back only when the peer is "
+            "at its recv"
         )
     if got and want and got == set(range(len(programs))) - want:
-        return "these are the ranks that get to the end; the others are asked"
+        return "these are the ranks that get to the end; the others are expected"
     if got and got < want:
         return (
             f"rank {min(want - got)} does not get to the end either: it waits for a rank that "
@@ -171,7 +171,7 @@ def _cause(got: set[int], want: set[int], programs: Programs) -> str:
             )
         return more
     if not got:
-        return "some ranks hang: nobody moves any more, and not all are at their end"
+        return "some ranks hang: nobody moves any more, not all are at their end"
     return "a send and a recv meet only if each names the other"
 
 

@@ -96,7 +96,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         if seen["passes"] != ["F0", "B0"]:
             forwards = sum(name.startswith("F") for name in seen["passes"])
             return Finding(
-                "the numbers are right, but the module ran more often than once forward and once "
+                "the numbers are right, but the module ran more than once forward and once "
                 "backward: keep its output until the gradient comes",
                 rank,
                 expected="1 forward and 1 backward",

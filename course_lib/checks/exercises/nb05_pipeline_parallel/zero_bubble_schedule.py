@@ -43,7 +43,7 @@ def _judge_zero_bubble(case: Case, observation: Observation) -> Finding | None:
     p, m = case.data["size"]
     best = 3 * m + p - 1 if m >= p else 2 * (m + p - 1) + 1
     if timeline.makespan > best:
-        likely = "it can run, but stands idle more than it has to"
+        likely = "it can run, but is idle more than it has to be"
         if all(_follows(row) for row in table):
             likely = (
                 "every W follows its I at once, which is a B again: the stage before only waits "
@@ -100,7 +100,7 @@ EXERCISE = Exercise(
     passed="a third of 1F1B's bubble, with no more than p microbatches held",
     contract=Contract(
         takes="p and m from 1 on, also m < p; "
-        "returned is one row per rank, of (kind, stage, microbatch)",
+        "returns one row per rank, of (kind, stage, microbatch)",
         allowed=frozenset(),
         holds="every stage has min(m, p) microbatches between F and W at most",
     ),

@@ -159,7 +159,7 @@ def _scaled(case: Case, observation: Observation, wanted: OneProcess) -> Finding
         return None
     ratio = (sum(s[0] for s in squares) / wanted.squares[0]) ** 0.5
     if abs(ratio - n) < 1e-6:
-        likely = f"the optimizers step with {n} times the gradient: you summed, an average is asked"
+        likely = f"the optimizers step with {n} times the gradient: a sum, not the average"
         return Finding(f"{likely}. (Adam hides it: it does not see how long a gradient is.)")
     if abs(ratio * n - 1) < 1e-6:
         return Finding(f"the optimizers step with 1/{n} of the gradient: divided twice?")

@@ -26,7 +26,7 @@ _RELATIVE = 1e-5  # torch's own clipping adds 1e-6 to the norm
 
 
 _LEAVING = (
-    "every rank must call the all-reduce, also one with empty shards or without any gradient: else "
+    "every rank must call the all-reduce, even one with empty shards or without any gradient: else "
     "the others wait for it"
 )
 
@@ -190,7 +190,7 @@ def _norm_cause(got: float, rank: int, by_rank: list[float], copies: float, max_
         ),
         (total, "the replicated gradients are left out"),
         (copies, "the shards are left out"),
-        ((total + n * copies) / n, "this is an average over ranks, and squares are to be added"),
+        ((total + n * copies) / n, "this is an average over ranks, but squares add up"),
         (
             sum((s + copies) ** 0.5 for s in by_rank) ** 2,
             "these are the ranks' norms, added: add up squares, and take the root at the end",
@@ -243,9 +243,9 @@ EXERCISE = Exercise(
         is the norm; scale all gradients if it is above max_norm.
         """,
         """
-        square = torch.zeros(()).double(); add (p.grad ** 2).sum() for p in shards with a gradient;
-        dist.all_reduce(square); add the replicated ones; norm = square.sqrt(). if norm > max_norm:
-        p.grad.mul_(max_norm / norm) for every gradient of both lists. return norm.
+        square = torch.zeros(()).double(); add p.grad.double().square().sum() for p in shards with a
+        gradient; dist.all_reduce(square); add the replicated ones; norm = square.sqrt(). if norm >
+        max_norm: p.grad.mul_(max_norm / norm) for every gradient of both lists. return norm.
         """,
     ),
     passed="one norm on all ranks, every element counted once, for one number sent",

@@ -84,7 +84,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     want, got = held_bytes(tensors), number(observation.values[0])
     if got is None:
         kind = kind_of(observation.values[0])
-        return Finding("one number of bytes is asked", expected=f"{want} bytes", got=kind)
+        return Finding("one number of bytes is expected", expected=f"{want} bytes", got=kind)
     if got == want:
         return None
     given = [t for t in tensors if t is not None]
@@ -131,8 +131,8 @@ EXERCISE = Exercise(
     judge=_judge,
     hints=(
         """
-        A tensor is a view of a storage, and the storage is the memory. Two tensors may have the
-        same one, and a small tensor may have a large one.
+        A tensor is a view of a storage, and the storage is the memory. Two tensors may share one,
+        and a small tensor may keep a large one alive.
         """,
         """
         t.untyped_storage() has nbytes() and data_ptr(), an address. Collect them in a dictionary

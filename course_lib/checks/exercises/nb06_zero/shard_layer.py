@@ -29,7 +29,7 @@ from ._spying import TRAINING, during_training, held_bytes
 _SIZE = 8  # bytes of a float64
 
 
-_ASKED = "a tuple of three is asked: the shard, and the functions gather and release"
+_ASKED = "a tuple of three is expected: the shard, and the functions gather and release"
 
 
 _GATHER = "check: gather"
@@ -214,7 +214,7 @@ def _memory(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
     for moment, words in whole.items():
         if seen[moment] and seen["unmoved"]:
             return Finding(
-                f"{words} the parameters still take memory: they lie where they did, and not in "
+                f"{words} the parameters still take memory: they lie where they did, not in "
                 "the tensor that is gathered and released. point_into(full, parameters) puts them "
                 "there",
                 rank,
@@ -303,7 +303,7 @@ EXERCISE = Exercise(
         Call release() once before you return the three.
         """,
     ),
-    passed="a layer takes its n-th at rest, all of it while gathered, and backward still works",
+    passed="a layer takes an n-th of its memory at rest, and backward still works",
     contract=Contract(moves=("layer",), allowed=frozenset({"all_gather"})),
     points=2,
 )

@@ -65,7 +65,7 @@ EXERCISE = Exercise(
         def step(): flat = flatten([p.grad for p in own], n); shard.grad = torch.empty_like(shard);
         dist.reduce_scatter(shard.grad, list(flat.chunk(n))); shard.grad /= n; optimizer.step();
         dist.all_gather(list(flat.chunk(n)), shard.detach()); unflatten(flat, own). The chunks are
-        views, so that flat itself is filled.
+        views, so flat itself is filled.
         """,
     ),
     passed="the parameters of one process, an n-th of the state, and the traffic of an all-reduce",

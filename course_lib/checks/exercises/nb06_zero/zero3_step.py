@@ -243,7 +243,7 @@ EXERCISE = Exercise(
         """
         Write it without prefetching first: for each unit gather().wait(), the pass, release(). The
         backward pass goes through the units in reverse, with the graph cut between layers as in a
-        pipeline (notebook 05, section 2). Then move each gather one layer ahead.
+        pipeline (lesson 05, section 2). Then move each gather one layer ahead.
         """,
         """
         Keep (h, output) of every layer, with h the detached input that requires grad. For the loss
@@ -253,10 +253,11 @@ EXERCISE = Exercise(
         """,
         """
         Forward: coming = units[0].gather(); for each i: coming.wait(); if there is a next one,
-        coming = units[i + 1].gather(); h = h.detach().requires_grad_(); output =
-        units[i].module(h); keep both; units[i].release(); h = output. Loss and its backward on a
-        detached top. Backward: coming = units[-1].gather(), and for reversed units the same with
-        i - 1: output.backward(gradient), gradient = h.grad, release(), reduce().
+        coming = units[i + 1].gather(); h = h.detach().requires_grad_(i > 0) (the first may be
+        integers); output = units[i].module(h); keep both; units[i].release(); h = output. Loss and
+        its backward on a detached top. Backward: coming = units[-1].gather(), and for reversed
+        units the same with i - 1: output.backward(gradient), gradient = h.grad, release(),
+        reduce().
         """,
     ),
     passed="right gradients, two layers in memory at most, and each one fetched ahead",

@@ -38,7 +38,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         got = numbers(answered, 2)
         if got is None:
             return Finding(
-                "two numbers are asked, (bytes held, elements sent)",
+                "two numbers are expected, (bytes held, elements sent)",
                 input=title,
                 got=shown(answered),
             )

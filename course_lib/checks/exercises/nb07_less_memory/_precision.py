@@ -247,7 +247,7 @@ def _why_still(seen: dict[str, Any], results: dict[str, torch.Tensor], case: Cas
     began = sum(float(case.data["state"][name].double().sum()) for name in case.data["grads"])
     if seen["dtypes"] == ["float32"] and abs(seen["sum"] - due) < abs(began - due) / 100:
         return (
-            "the optimizer's copies are right, and the model's parameters have not got them. "
+            "the optimizer's copies are right, and the model's parameters never get them. "
             "p.copy_(copy) writes into a parameter; p = ... only gives the name to another tensor"
         )
     return (

@@ -219,7 +219,7 @@ def _structure(case: Case, seen: dict[str, Any]) -> Finding | None:
         if k > 1 and kept == _of_k_segments(n, k):
             likely = (
                 "right numbers, but these are k segments, as checkpoint_sequential(layers, k, x) "
-                "makes them: segments of k layers are asked"
+                "makes them: segments of k layers are expected"
             )
         return Finding(
             likely,

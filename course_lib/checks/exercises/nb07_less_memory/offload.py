@@ -54,14 +54,14 @@ def _judge_offload(case: Case, observation: Observation) -> Finding | None:
 
 
 def _carried(case: Case, seen: dict[str, Any]) -> Finding | None:
-    """What is used on one end of the bus is what was copied there, and not the other end's."""
+    """What is used on one end of the bus is what was copied there, not the other end's."""
     down, up = case.data["scales"]
     if _fits(case, seen, (down, down, up)):
         return None
     parts = (
-        "the fp32 copies begin as the device's own parameters, and not as what to_host returned",
-        "the optimizer steps with the device's own gradients, and not with what to_host returned",
-        "the model gets the host's own numbers, and not what to_device returned",
+        "the fp32 copies begin as the device's own parameters, not as what to_host returned",
+        "the optimizer steps with the device's own gradients, not with what to_host returned",
+        "the model gets the host's own numbers, not what to_device returned",
     )
     several = itertools.product((down, 1), (down, 1), (up, 1))
     for scales in several:
@@ -69,7 +69,7 @@ def _carried(case: Case, seen: dict[str, Any]) -> Finding | None:
             said = [part for part, scale in zip(parts, scales, strict=True) if scale == 1]
             return Finding(
                 f"{'; '.join(said)}: on a machine with two memories that does not work, or leaves "
-                "on the device what is to be on the host"
+                "on the device what should be on the host"
             )
     return Finding(
         "the cases before were right. Here the bus changes what it carries, so that it shows which "
@@ -151,7 +151,7 @@ EXERCISE = Exercise(
     contract=Contract(
         changes=("model",),
         takes="a bfloat16 model, with frozen and shared parameters",
-        holds="over the bus go the parameters once at the start, and in a step 2 bytes each way "
+        holds="the parameters cross the bus once at the start, and in a step 2 bytes each way "
         "per parameter that learns; each side uses only what was copied there; between steps there "
         "are, beside the model, an fp32 copy of what learns and the optimizer's state",
         held=lambda case, rank: held(case, gradients=False),

@@ -15,7 +15,7 @@ from ._axes import (
 EXACT = 1e-9
 
 
-FEW_BYTES = 400  # some numbers, and not a gradient
+FEW_BYTES = 400  # some numbers, not a gradient
 
 
 MESHES: tuple[Sizes, ...] = (

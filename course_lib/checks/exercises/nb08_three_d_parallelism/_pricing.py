@@ -74,11 +74,11 @@ def _data(cluster: Plain, way: Plain, own: float, compute: float, wrong: str) ->
 
 
 TIME = {
-    "bubble": "the bubble is left out: filling a pipeline takes p - 1 microbatches more",
-    "tensor": "tensor parallelism's all-reduces are left out, four a layer and microbatch",
+    "bubble": "the bubble is left out: filling a pipeline takes p - 1 more microbatches",
+    "tensor": "tensor parallelism's all-reduces are left out, four per layer and microbatch",
     "data": "what data parallelism sends is left out",
     "free": "ZeRO-3 sends more than plain data parallelism: it gathers in forward and backward",
-    "once": "ZeRO-3 gathers and reduces with every microbatch, not once a step",
+    "once": "ZeRO-3 gathers and reduces with every microbatch, not once per step",
     "hidden": "gradients that are reduced hide behind nothing; only what ZeRO-3 gathers does",
     "shown": "what ZeRO-3 gathers hides behind the computation of its microbatch",
     "adapter": "a group with several ranks on a node has as many adapters, `rings` at most",

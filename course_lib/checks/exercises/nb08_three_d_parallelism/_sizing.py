@@ -27,7 +27,7 @@ def compare(
     if got is not None and close(got, want, EXACT):
         return None
     if got is None:
-        return Finding("one number is asked", got=kind_of(observation.values[0]))
+        return Finding("one number is expected", got=kind_of(observation.values[0]))
     causes = [cause for cause, value in lookalikes.items() if close(got, value, EXACT)]
     return Finding(
         "; or: ".join(causes) or otherwise,

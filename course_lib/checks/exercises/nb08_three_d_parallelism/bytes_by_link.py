@@ -41,7 +41,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     if got == list(want):
         return None
     if len(got) != 2 or None in got:
-        return Finding("two numbers are asked: (inside, between)", got=kind_of(answered))
+        return Finding("two numbers are expected: (inside, between)", got=kind_of(answered))
     return Finding(
         _cause(tuple(got), matrix, per_node, want),
         input=case.label,
@@ -97,7 +97,7 @@ EXERCISE = Exercise(
     judge=_judge,
     hints=(
         """
-        With 4 ranks a node, ranks 0 to 3 are on the first and 4 to 7 on the second. And rank r?
+        With 4 ranks per node, ranks 0 to 3 are on the first and 4 to 7 on the second. And rank r?
         """,
         """
         Rank r is on node r // ranks_per_node. Go through all pairs (source, destination) and sort

@@ -69,7 +69,7 @@ EXERCISE = Exercise(
     judge=_judge_coordinates,
     hints=(
         """
-        It is how a clock works: seconds, minutes, hours. Which axis is the seconds?
+        It works like a clock: seconds, minutes, hours. Which axis is the seconds?
         """,
         """
         Go through the axes from the last to the first. On each, `rank % size` is the coordinate,

@@ -121,6 +121,6 @@ EXERCISE = Exercise(
     passed="on 5 meshes every rank knows the mean over the batch",
     contract=Contract(
         takes="`loss` is a float64 tensor of no dimensions, or None",
-        sends="a rank sends some numbers, 400 bytes at most",
+        sends="a rank sends a few numbers, at most 400 bytes",
     ),
 )

@@ -175,6 +175,6 @@ EXERCISE = Exercise(
     passed="on 5 meshes, parts added once, copies once, replicas not at all",
     contract=Contract(
         takes="gradients in float64, on some ranks none",
-        sends="a rank sends some numbers, 400 bytes at most",
+        sends="a rank sends a few numbers, at most 400 bytes",
     ),
 )

@@ -198,15 +198,15 @@ EXERCISE = Exercise(
         Activations of a stage: layers / p times 34 * s * b * h / t bytes (2 * s * b * h with
         recomputation) for each microbatch in flight, of which 1F1B has min(p, m). A microbatch
         takes 6 operations per parameter and token of the device, 8 with recomputation, and four
-        (six) all-reduces of 2 * s * b * h bytes a layer. A step is m + p - 1 of them. Data
-        parallelism sends its parameters twice a step; ZeRO-3 reduces once with each microbatch,
+        (six) all-reduces of 2 * s * b * h bytes per layer. A step is m + p - 1 of them. Data
+        parallelism sends its parameters twice per step; ZeRO-3 reduces once with each microbatch,
         and gathers twice, as far as that does not hide.
         """,
         """
         compute = (8 if recompute else 6) * own * tokens / flops; talk = (6 if recompute else 4) *
         layers / p * 2 * (t - 1) / t * 2 * tokens * h / inside; ring = (d - 1) / d * 2 * own /
         bandwidth, over `inside` where d * t fits on a node, and over between * min(rings, per_node
-        // t) elsewhere. Seconds: (m + p - 1) * (compute + talk) + 2 * ring, or for ZeRO-3 in place
+        // t) elsewhere. Seconds: (m + p - 1) * (compute + talk) + 2 * ring, or for ZeRO-3 instead
         of 2 * ring: m * (ring + max(0, 2 * ring - compute)).
         """,
     ),
