@@ -31,6 +31,7 @@ A mesh is plain data, with which a run can also be planned: only `open` loads to
 is a field of `Mesh` and its name in `AXES`. Needs no neighbour.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -112,13 +113,14 @@ class Mesh:
     def group(self, axis: str, rank: int) -> list[int]:
         """The ranks that differ from `rank` on that axis only, itself included, in order.
 
-        axis: one of AXES, or of FOLDED, which are parts of the data axis, or "data_context".
+        axis: one of AXES, or of FOLDED, which are parts of the data axis. "data_context" and
+        "expert_data" are the ranks with the same weights, so along the context axis, too.
         """
         here = self.coordinates(rank)
-        if axis == "data_context":
-            replicas = (here | {"data": i} for i in range(self.data))
-            parts = [at | {"context": j} for at in replicas for j in range(self.context)]
-            return sorted(self.rank(**at) for at in parts)
+        if axis in ("data_context", "expert_data"):
+            data = self._along("data" if axis == "data_context" else axis, here)
+            pairs = itertools.product(data, range(self.context))
+            return sorted(self.rank(**{**here, "data": d, "context": c}) for d, c in pairs)
         along = "data" if axis in FOLDED else axis
         return [self.rank(**{**here, along: i}) for i in self._along(axis, here)]
 

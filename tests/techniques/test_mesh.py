@@ -52,6 +52,9 @@ def test_experts_fold_into_the_data_axis():
         same_data = set(mesh.group("data", rank))
         assert same_data >= set(mesh.group("expert", rank))
         assert set(mesh.group("expert", rank)) & set(mesh.group("expert_data", rank)) == {rank}
+    long = Mesh(data=2, context=2, expert=2)
+    assert long.groups("expert") == [[0, 2], [1, 3]]
+    assert long.groups("expert_data") == [[0, 1], [2, 3]]
     alone = Mesh(data=4)
     assert alone.groups("expert") == [[0], [1], [2], [3]]
     assert alone.groups("expert_data") == alone.groups("data")

@@ -42,16 +42,31 @@ def test_a_killed_rank_is_started_again_from_the_checkpoint(tmp_path, root):
     assert [path.name for path in (tmp_path / "saved").iterdir()] == [f"step-{STEPS:06}"]
 
 
-def test_experts_on_two_ranks_train_as_in_one_process(root):
-    options = ["--experts=4", "--expert-parallel=2", "--balance=0", "--zero=1", "--microbatches=2"]
-    options += ["--layers=1", "--hidden=16", "--steps=10", "--batch=32", f"--lr={LEARNING_RATE}"]
+@pytest.mark.parametrize(
+    ("options", "model", "mesh"),
+    [
+        (
+            ["--experts=4", "--expert-parallel=2", "--balance=0"],
+            lambda: tiny_mixture_gpt(layers=1, hidden=16, experts=4, seed=0),
+            "pipeline 1 x data 2 x tensor 1, expert 2",
+        ),
+        (
+            ["--context=2"],
+            lambda: tiny_gpt(layers=1, hidden=16, heads=4, seed=0),
+            "pipeline 1 x data 1 x context 2 x tensor 1",
+        ),
+    ],
+    ids=["experts", "context"],
+)
+def test_two_ranks_train_as_one_process_does(options, model, mesh, root):
+    options = [*options, "--zero=1", "--microbatches=2", "--layers=1", "--hidden=16"]
+    options += ["--steps=10", "--batch=32", f"--lr={LEARNING_RATE}"]
     torch.set_num_threads(1)
-    model = tiny_mixture_gpt(layers=1, hidden=16, experts=4, seed=0)
-    history = train(model, batches(10, 32, 0), lambda p: torch.optim.AdamW(p, lr=LEARNING_RATE))
+    history = train(model(), batches(10, 32, 0), lambda p: torch.optim.AdamW(p, lr=LEARNING_RATE))
     with torchrun(options, root, nodes=1, ranks=2) as (output, agents):
         said = output.read()
         assert [agent.wait(60) for agent in agents] == [0]
-    assert "pipeline 1 x data 2 x tensor 1, expert 2" in said
+    assert mesh in said
     (loss,) = re.findall(r"^step   10  loss (\S+)", said, re.MULTILINE)
     assert float(loss) == pytest.approx(history.losses[-1], abs=2e-3)
     assert "sorts" in said

@@ -44,7 +44,8 @@ class ExpertGroups:
     """This rank's groups.
 
     expert: tokens travel in it. expert_data: ranks with the same experts; data: with the same of
-    all other weights. tensor: ranks that share each layer, and have the same tokens.
+    all other weights, which with a context axis are those of both axes. tensor: ranks that share
+    each layer, and have the same tokens.
     """
 
     expert: Group
@@ -59,7 +60,8 @@ class ExpertGroups:
         groups = dict(opened or {})
         for axis in (field.name for field in fields(cls)):
             if axis not in groups:
-                groups[axis], _ = dist.new_subgroups_by_enumeration(mesh.groups(axis))
+                ranks = mesh.groups("data_context" if axis == "data" else axis)
+                groups[axis], _ = dist.new_subgroups_by_enumeration(ranks)
         return cls(*(groups[field.name] for field in fields(cls)))
 
 

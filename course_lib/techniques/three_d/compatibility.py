@@ -75,7 +75,5 @@ def _problems_of_experts(mixture: Any, mesh: Mesh, zero: int) -> Iterator[str]:
         yield f"experts {inner} wide do not divide over {mesh.tensor} ranks of the tensor axis"
     if mixture.router.top_k > experts:
         yield f"a token cannot choose {mixture.router.top_k} of {experts} experts"
-    if mesh.context > 1:
-        yield f"experts average over the data axis only, and there are {mesh.context} context ranks"
     if zero == 3:
         yield "ZeRO-3 takes a layer apart over one group, and experts have another: take zero=2"

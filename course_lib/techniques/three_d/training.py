@@ -173,7 +173,7 @@ class ThreeD:
         self.experts = None
         if not any(is_mixture(block.mlp) for block in model.blocks):
             return TensorParallelGPT.from_model(model, self.groups["tensor"])
-        self.experts = ExpertGroups.open(self.mesh, self.groups)
+        self.experts = ExpertGroups.open(self.mesh, self.groups | {"data": self.replicas})
         return ExpertParallelGPT.from_model(model, self.experts)
 
     def part_of(self, *batch: torch.Tensor) -> list[torch.Tensor]:
