@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 
 from course_lib import shown
+from course_lib.ranks.errors import told_briefly
 
 from . import notebook, progress, seeds, unsolved
 from .hint import hint
@@ -28,7 +29,8 @@ def check(fn: Callable, *, timeout: float | None = None) -> None:
     exercise = by_function(fn, {**caller.f_globals, **caller.f_locals})
     if stale := notebook.stale_definition(exercise.name):
         raise CheckFailed(stale)
-    verdict = run_check(exercise, fn, seeds.public(exercise.name), timeout)
+    with told_briefly("the check was between two runs of your function."):
+        verdict = run_check(exercise, fn, seeds.public(exercise.name), timeout)
     verdict.raise_unless_passed()
     progress.record(exercise.notebook, exercise.name, fn)
     unsolved.remember(exercise.name, fn)

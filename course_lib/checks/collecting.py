@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from course_lib.observe import RankWarning, Trace
 from course_lib.ranks import RankError, RankTimeout, collect
-from course_lib.ranks.launcher_client import running_launcher
 from course_lib.ranks.results import RankResults
+from course_lib.ranks.run_ranks import import_ahead
 
 from .answer_source import late_binding, recv_for_its_tensor
 from .exercise import Breach, Case, Exercise, Observation
@@ -79,9 +79,7 @@ def collect_job(answer: Callable, job: Job, timeout: float | None = None) -> Out
     if mismatch := signature_mismatch(exercise, answer):
         return Outcome(trouble=Trouble("signature", mismatch))
     functions = (run_cases, *(law.watch for law in all_laws() if law.watch))
-    running_launcher().import_ahead(
-        exercise.module, *(function.__module__ for function in functions)
-    )
+    import_ahead(exercise.module, *(function.__module__ for function in functions))
     try:
         results = collect(
             run_cases,

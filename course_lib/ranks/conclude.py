@@ -52,7 +52,7 @@ def conclude(
             failures[rank] = _failure(run_dir, outcome, rank, trace)
     unfit = mismatches(trace) if trace else []
     if not failures and outcome.interrupted:
-        raise KeyboardInterrupt
+        raise RankInterrupt("all ranks had just finished.", {}, record)
     if not failures:
         record.warnings += unfit
         return RankResults(values, record)
@@ -68,8 +68,11 @@ def _failure(run_dir: RunDir, outcome: Outcome, rank: int, trace: Trace | None) 
         told = json.loads(run_dir.of(rank, "failure").read_bytes())
         where = sources.learners_frames([Frame(*frame) for frame in told["frames"]])
         what = f"{told['type']}: {told['message']}".removesuffix(": ")
-        if _SEVERED.search(what):
+        # Also if a technique, or the learner, has put another exception around it.
+        if any(map(_SEVERED.search, [what, *told["caused_by"]])):
             return Failure(rank, "severed", "lost its connection to another rank", where)
+        if told["kind"] == "told":
+            return Failure(rank, "told", "was told that another rank had failed", where)
         return Failure(rank, told["kind"], what, where, told["traceback"])
 
     dump = run_dir.of(rank, "stack").read_text() if run_dir.of(rank, "stack").exists() else ""
@@ -78,6 +81,8 @@ def _failure(run_dir: RunDir, outcome: Outcome, rank: int, trace: Trace | None) 
         return Failure(rank, "stuck", "printed without end", where)
     if rank not in outcome.exited:
         return Failure(rank, "stuck", "had not finished", where)
+    if why := outcome.broken.get(rank):
+        return Failure(rank, "exited", f"could not go on: {why}", where)
     code = outcome.exited[rank]
     if code >= 0:
         what = f"left with exit code {code}, without returning from the function"

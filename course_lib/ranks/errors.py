@@ -1,5 +1,7 @@
 """What is raised when a run did not end well, and what is known of each rank that failed."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from course_lib import shown
@@ -14,7 +16,8 @@ class Failure:
 
     `kind` is "raised", "exited" (left without returning), "killed" (by a signal), "stuck" (still
     waiting or running when the run was ended), "severed" (lost its connection to a rank that had
-    failed) or "unreadable" (its result cannot be sent back).
+    failed), "told" (torch told it that another rank had failed) or "unreadable" (its result cannot
+    be sent back).
     `what` is one phrase for a person; `where` holds the learner's frames, innermost first.
     """
 
@@ -72,3 +75,14 @@ class RankInterrupt(_Told, KeyboardInterrupt):
     """Somebody interrupted the run; tells where the ranks were, as `RankTimeout` does."""
 
     _title = "KeyboardInterrupt"
+
+
+@contextlib.contextmanager
+def told_briefly(what: str) -> Iterator[None]:
+    """Let an interrupt of the course's own work be told in one sentence, without its frames."""
+    try:
+        yield
+    except RankInterrupt:
+        raise
+    except KeyboardInterrupt:
+        raise RankInterrupt(what, {}, RunRecord(0)) from None

@@ -201,7 +201,7 @@ def _import(names: list[str]) -> None:
     A rank that needs what cannot be imported here says so itself.
     """
     for name in names:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)
     gc.freeze()
 

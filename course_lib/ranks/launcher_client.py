@@ -44,7 +44,8 @@ class Launcher:
             os.environ,
             PYTHONPATH=os.pathsep.join(filter(None, [str(_COURSE), os.environ.get("PYTHONPATH")])),
             TORCH_CPP_LOG_LEVEL="ERROR",  # read once, when torch is imported
-            OPENBLAS_NUM_THREADS="1",  # no helper threads in a process that forks
+            OPENBLAS_NUM_THREADS="1",  # no helper threads in a process that forks, whatever
+            OMP_NUM_THREADS="1",  # is imported there; a rank takes its share of the cores itself
             COURSE_LIB_LAUNCHER="1",
         )
         environ.pop("PYTHONWARNINGS", None)  # to import torch with warnings as errors would fail

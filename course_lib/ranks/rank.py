@@ -29,8 +29,10 @@ from course_lib.observe import Recorder
 from . import progress, shipping, torch_warnings
 from .prctl import die_with_parent
 from .rundir import RunDir
+from .shared_failure import own_part
 
 STACK_SIGNAL = signal.SIGUSR1
+_LONGEST_CHAIN, _LONGEST_REASON = 8, 500
 _LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 
 
@@ -43,6 +45,15 @@ def spawned() -> int:
 def main(folder: str, rank: int) -> int:
     """Run one rank of the job in `folder`; the exit status says only whether it delivered."""
     run_dir = RunDir(Path(folder))
+    try:
+        return _live(run_dir, rank)
+    except BaseException as problem:  # of our own work: a full disk, no descriptors left
+        why = f"{type(problem).__name__}: {problem}"
+        run_dir.tell(rank=rank, kind="broken", why=why[:_LONGEST_REASON])
+        raise
+
+
+def _live(run_dir: RunDir, rank: int) -> int:
     _redirect(run_dir, rank)
     job = pickle.loads(run_dir.job.read_bytes())
     # Longer than the kernel's patience: gloo's own time-out explains nothing.
@@ -147,23 +158,42 @@ def _describe(problem: BaseException) -> dict[str, Any]:
         step = step.tb_next
     if isinstance(problem, SyntaxError) and problem.filename:
         frames.append([problem.filename, problem.lineno or 0, "<syntax>"])
-    kind = "raised"
+    kind, inside = "raised", []
+    if own := own_part(problem):
+        problem, inside = own
+    else:
+        kind = "told"
     if isinstance(problem, SystemExit):
         kind = "exited"
     elif isinstance(problem, UnreadableResult):
         kind = "unreadable"
-    try:
-        message = str(problem)
-    except Exception:
-        message = "(its message could not be printed)"
     return {
         "kind": kind,
         "type": type(problem).__name__,
-        "message": message,
-        "frames": frames[::-1],
+        "message": _message(problem),
+        "caused_by": _chain(problem),
+        "frames": inside + frames[::-1],
         "traceback": "".join(traceback.format_exception(problem)),
         "time": time.monotonic(),
     }
+
+
+def _chain(problem: BaseException) -> list[str]:
+    """What `problem` was raised from, or while it was handled, outwards."""
+    found: list[str] = []
+    step: BaseException | None = problem
+    while step and len(found) < _LONGEST_CHAIN:
+        step = step.__cause__ or (None if step.__suppress_context__ else step.__context__)
+        if step:
+            found.append(f"{type(step).__name__}: {_message(step)}")
+    return found
+
+
+def _message(problem: BaseException) -> str:
+    try:
+        return str(problem)
+    except Exception:
+        return "(its message could not be printed)"
 
 
 def rehearse() -> None:

@@ -13,6 +13,7 @@ from .watch import Outcome
 from .wording import describe, plural, ranks_text
 
 _MOST_FRAMES = 3
+_CONSEQUENCES = ("stuck", "severed", "told")  # kinds of failures of ranks that are not to blame
 _TITLE = "RankTimeout: "  # stands before the first line where an exception is shown
 
 
@@ -30,7 +31,7 @@ def write_report(
     trace = record.trace
     states = {rank: _state(rank, failures, trace) for rank in range(outcome.world_size)}
     found = diagnose(states, trace) if trace else []
-    causes = {r: f for r, f in failures.items() if f.kind not in ("stuck", "severed")}
+    causes = {r: f for r, f in failures.items() if f.kind not in _CONSEQUENCES}
     mismatch = any(cause.mismatch for cause in found)
     if mismatch:
         # Gloo aborts a rank or lets it hang, as it comes. Either way the calls are the cause.
@@ -45,7 +46,8 @@ def write_report(
         return "\n".join(lines + _went_wrong_before(warnings + unfit)), False
 
     stuck = sorted(failures)
-    headline = wrapped(_TITLE, _headline(outcome, stuck, found, timeout), indent=6)
+    all_wait = not any(states[rank] for rank in stuck)
+    headline = wrapped(_TITLE, _headline(outcome, stuck, found, all_wait, timeout), indent=6)
     lines = [headline.removeprefix(_TITLE), "", *_where(states, failures, trace)]
     lines += _went_wrong_before(record.warnings + unfit)
     if not any(warning.kind in SHIFTS_MESSAGES for warning in record.warnings):
@@ -58,15 +60,17 @@ def write_report(
     return "\n".join(lines), not mismatch
 
 
-def _headline(outcome: Outcome, stuck: list[int], found: list[Cause], timeout: float) -> str:
+def _headline(
+    outcome: Outcome, stuck: list[int], found: list[Cause], all_wait: bool, timeout: float
+) -> str:
     if outcome.flooded is not None:
         return f"rank {outcome.flooded} printed without end, and was stopped."
     if any(cause.mismatch for cause in found):
         return "the calls of the ranks do not fit together."
-    if outcome.interrupted:
-        return f"{ranks_text(stuck)} had not finished when the run was interrupted."
-    if outcome.out_of_time:
-        return f"{ranks_text(stuck)} had not finished after {timeout:g} s."
+    if outcome.interrupted or outcome.out_of_time:
+        when = "when the run was interrupted" if outcome.interrupted else f"after {timeout:g} s"
+        why = ": deadlock" if found and all_wait else ""
+        return f"{ranks_text(stuck)} had not finished {when}{why}."
     if outcome.deadlocked or found:
         return (
             f"deadlock: {ranks_text(stuck)} {plural('waits', stuck)} for something that cannot "

@@ -16,7 +16,7 @@ from typing import Any
 from . import capture, shipping, unsendable
 from .conclude import conclude
 from .devices import choose_devices
-from .errors import RankError, RankInterrupt
+from .errors import RankError, RankInterrupt, told_briefly
 from .launcher_client import running_launcher
 from .results import RankResults
 from .rundir import RunDir
@@ -97,7 +97,7 @@ def collect(
     call = _pack_call(fn, args, kwargs or {})
     remarks = _large(call, fn, args, kwargs or {})
 
-    with _one_at_a_time:
+    with _one_at_a_time, told_briefly("the run was being prepared, or brought to its end."):
         run_dir = RunDir.create(world_size)
         watch = None
         try:
@@ -126,6 +126,17 @@ def collect(
             if watch:  # our own error
                 watch.end()
             run_dir.remove()
+
+
+def import_ahead(*names: str) -> None:
+    """Have modules of the course imported once, before ranks start, and not in each rank.
+
+    Waits for a run that is under way, whose end the launcher must not miss while it imports. Does
+    nothing where each rank is a fresh Python.
+    """
+    if default_start() == "forkserver":
+        with _one_at_a_time:
+            running_launcher().import_ahead(*names)
 
 
 def default_start() -> str:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from course_lib.observe import Trace, read_trace
 
@@ -43,6 +44,7 @@ class Outcome:
     world_size: int
     delivered: dict[int, str] = field(default_factory=dict)  # rank -> "result" or "failure"
     exited: dict[int, int] = field(default_factory=dict)  # rank -> exit code, without delivering
+    broken: dict[int, str] = field(default_factory=dict)  # rank -> why it could not deliver
     deadlocked: bool = False
     out_of_time: bool = False
     interrupted: bool = False
@@ -144,7 +146,7 @@ class Watch:
         for line in lines:
             self._note(**json.loads(line))
 
-    def _note(self, kind: str, rank: int = -1, **details: int) -> None:
+    def _note(self, kind: str, rank: int = -1, **details: Any) -> None:
         if kind == "started":
             self.pids[rank] = details["pid"]
         elif kind in ("result", "failure"):
@@ -152,6 +154,8 @@ class Watch:
         elif kind == "exited":
             if rank not in self.outcome.delivered:
                 self.outcome.exited[rank] = details["code"]
+        elif kind == "broken":
+            self.outcome.broken[rank] = details["why"]
         elif kind == "step":
             self.bar.update(rank, details["done"], details["total"])
         elif kind == "ended":

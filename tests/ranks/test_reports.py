@@ -9,8 +9,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from course_lib.ranks import RankError, RankTimeout, collect, run_ranks
+from course_lib.checks import check
+from course_lib.ranks import RankError, RankInterrupt, RankTimeout, collect, run_ranks
 from course_lib.ranks.wording import ranks_text
+from tests.ranks.leaping_clock import SECONDS, leap_when, only_one_runs
 
 
 def report_of(fn, world_size: int = 2, kind: type = RankError, timeout: float = 20.0) -> str:
@@ -239,15 +241,17 @@ def test_a_nested_function_shows_who_called_it() -> None:
     assert "called from " + line_of(outer, "inner()") in report
 
 
-def test_endless_loop() -> None:
+def test_endless_loop(tmp_path, monkeypatch) -> None:
     def loop():
         if dist.get_rank() == 0:
             while True:
                 pass
         dist.barrier()
 
-    report = report_of(loop, kind=RankTimeout, timeout=6)
-    assert "ranks 0 and 1 had not finished after 6 s" in report
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    leap_when(monkeypatch, lambda: only_one_runs(tmp_path))
+    report = report_of(loop, kind=RankTimeout, timeout=SECONDS)
+    assert f"ranks 0 and 1 had not finished after {SECONDS:g} s" in report
     assert "rank 0 waits for nobody" in report
     assert re.search(r"rank 0  is still running .*test_reports.py, line", report)
     assert (
@@ -255,11 +259,15 @@ def test_endless_loop() -> None:
     )
 
 
-def test_asleep_in_a_c_call() -> None:
+def test_asleep_in_a_c_call(tmp_path, monkeypatch) -> None:
+    there = tmp_path / "there"
+
     def sleeps():
+        there.touch()
         time.sleep(1e4)
 
-    report = report_of(sleeps, 1, RankTimeout, timeout=4)
+    leap_when(monkeypatch, there.exists)
+    report = report_of(sleeps, 1, RankTimeout, timeout=SECONDS)
     assert line_of(sleeps, "time.sleep") in report
 
 
@@ -295,12 +303,14 @@ def test_sys_exit_is_not_a_result() -> None:
     assert "ranks 0 and 1 left with sys.exit" in report_of(leaves, 2)
 
 
-def test_unobserved_runs_still_name_the_lines() -> None:
+def test_unobserved_runs_still_name_the_lines(tmp_path, monkeypatch) -> None:
     def both_receive():
+        (tmp_path / str(dist.get_rank())).touch()
         dist.recv(torch.ones(1), 1 - dist.get_rank())
 
+    leap_when(monkeypatch, lambda: len(list(tmp_path.iterdir())) == 2)
     with pytest.raises(RankTimeout) as caught:
-        collect(both_receive, 2, timeout=4, observe=False)
+        collect(both_receive, 2, timeout=SECONDS, observe=False)
     assert caught.value.report.count(line_of(both_receive, "dist.recv")) == 2
 
 
@@ -384,3 +394,57 @@ def test_a_warning_on_several_ranks_is_told_once(capsys):
     assert len(lines) == 1
     assert "isend to rank 1" in lines[0]
     assert lines[0].endswith("(ranks 0, 1 and 2; told for rank 0)")
+
+
+@pytest.mark.parametrize(
+    ("ours", "call", "said"),
+    [
+        ("course_lib.ranks.rundir.RunDir.create", lambda: collect(dist.get_rank, 2), "prepared"),
+        ("course_lib.checks.runner.examine", lambda: check(ping_pong), "between two runs"),
+    ],
+)
+def test_an_interrupt_of_our_own_work_is_one_sentence(monkeypatch, ours, call, said) -> None:
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ours, interrupted)
+    with pytest.raises(RankInterrupt, match=said) as caught:
+        call()
+    assert len(caught.value._render_traceback_()) == 1
+
+
+def ping_pong(x) -> None: ...
+
+
+def test_a_failure_that_torch_tells_all_ranks_is_laid_at_its_door(tmp_path) -> None:
+    def save():
+        import torch.distributed.checkpoint as dcp
+
+        class Unwritable(dcp.FileSystemWriter):
+            def write_data(self, plan, planner):
+                if dist.get_rank() == 1:
+                    raise OSError("no room")
+                return super().write_data(plan, planner)
+
+        dcp.save({f"{dist.get_rank()}": torch.ones(1)}, storage_writer=Unwritable(tmp_path))
+
+    report = report_of(save)
+    assert report.startswith("rank 1 raised OSError: no room\n    in ")
+    assert line_of(save, "dcp.save") in report
+    assert re.search(
+        r"rank 0  was told that another rank had failed +" + line_of(save, "dcp.save"), report
+    )
+
+
+def test_an_exception_around_a_lost_connection_is_a_consequence() -> None:
+    def wrapped_up():
+        if dist.get_rank() == 1:
+            os._exit(3)
+        try:
+            dist.recv(torch.ones(1), 1)
+        except RuntimeError as problem:
+            raise ValueError("stage 0") from problem
+
+    report = report_of(wrapped_up)
+    assert report.startswith("rank 1 left with exit code 3")
+    assert "raised ValueError" not in report

@@ -1,6 +1,7 @@
 """run_ranks: what goes out, what comes back, what is refused, what is left behind."""
 
 import os
+import resource
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ from torch import nn
 
 from course_lib.ranks import RankError, collect, run_ranks
 from course_lib.ranks.launcher_client import running_launcher
+from course_lib.ranks.run_ranks import import_ahead
 
 START = ["forkserver", "spawn"]
 
@@ -269,3 +271,22 @@ def test_a_lost_host_is_replaced() -> None:
     running_launcher().process.kill()
     running_launcher().process.wait()
     assert list(collect(rank_sum, 2)) == [1.0, 1.0]
+
+
+def test_what_is_imported_ahead_does_no_harm() -> None:
+    collect(rank_sum, 1)
+    launcher = psutil.Process(running_launcher().process.pid)
+    checks = [f"course_lib.checks.{name}" for name in ("laws", "watching", "registry")]
+    import_ahead("no_such_module", *checks)
+    import_ahead(*checks)
+    assert list(collect(rank_sum, 2)) == [1.0, 1.0]
+    assert launcher.is_running()
+    assert launcher.num_threads() == 1  # a process with more could not fork safely
+
+
+def test_a_rank_that_cannot_write_its_files_says_so() -> None:
+    def fill_up():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # as on a full disk
+
+    with pytest.raises(RankError, match=r"rank 0 could not go on: OSError: .*File too large"):
+        collect(fill_up, 1)

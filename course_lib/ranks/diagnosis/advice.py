@@ -33,6 +33,10 @@ _ADVICE = {
         "There is something to wait for only with async_op=True, or from isend and irecv: without, "
         "the call has waited already."
     ),
+    r"\[Errno 28\]": (
+        "A disk is full. What ranks print and record is kept in the temporary folder while they "
+        "run: make room there, or set TMPDIR to another folder before the kernel starts."
+    ),
     r"Invalid destination rank": "A rank cannot send to itself: copy the tensor instead.",
 }
 _IN_PLACE = (

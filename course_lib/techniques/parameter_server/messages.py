@@ -63,7 +63,8 @@ class Exchange:
     def __init__(
         self, request: Request, to: int, dtype: torch.dtype, group: dist.ProcessGroup | None
     ) -> None:
-        self.to, self.lost = to, False
+        self.to = to
+        self.lost: RuntimeError | None = None  # what the closed connection raised
         self.works: list[dist.Work | None] = []  # None is torch's for ranks outside of the group
         kind, ranges, values = request.kind, list(request.ranges), request.values
         sizes = len(ranges), 0 if values is None else values.numel()
@@ -81,8 +82,8 @@ class Exchange:
             for part, tag in ((self.header, _TAGS[0]), (self.values, _TAGS[2])):
                 if part.numel():
                     self.works.append(dist.irecv(part, to, group=group, tag=tag))
-        except RuntimeError:
-            self.lost = True
+        except RuntimeError as problem:
+            self.lost = problem
 
     def wait(self) -> tuple[int, int, torch.Tensor]:
         """Version, time and values. Raises `PeerLost` when the other side has died."""
@@ -90,10 +91,10 @@ class Exchange:
             try:
                 if work is not None:
                     work.wait()
-            except RuntimeError:
-                self.lost = True  # and wait for the rest, which ends at once then
+            except RuntimeError as problem:
+                self.lost = problem  # and wait for the rest, which ends at once then
         if self.lost:
-            raise PeerLost(self.to)
+            raise PeerLost(self.to) from self.lost
         version, time = self.header.tolist()
         return version, time, self.values
 
