@@ -1,6 +1,6 @@
 """One rank of a technique fails at one of its calls: the report names it, nothing is left.
 
-All techniques at all calls take some minutes (`make faults`); `make test` takes a sample.
+`make faults` goes through all calls of all ranks, in minutes; `make test` takes a sample.
 """
 
 import functools
@@ -8,6 +8,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -15,69 +16,72 @@ import torch.distributed as dist
 
 from course_lib.ranks import RankError, RankTimeout, collect
 from course_lib.ranks.launcher_client import running_launcher
-from tests.faults.programs import PROGRAMS, full_disk, with_a_fault
+from course_lib.ranks.run_ranks import import_ahead
+from tests.faults.injected import Calls, run
+from tests.faults.programs import PROGRAMS
+from tests.ranks.leaping_clock import SECONDS, leap_when, only_one_runs
 
-RANKS = 4
 ALL = bool(os.environ.get("FAULTS"))
-PATIENCE = 6.0 if ALL else 20.0  # seconds; other tests may keep the machine busy
 SAMPLE = ["ring", "one_f_one_b", "zero3"]
+NAMES = list(PROGRAMS) if ALL else SAMPLE
+KINDS = ["killed", "raised", "stalled"]
 
 
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch) -> Iterator[None]:
-    """Runs keep their files in a folder of the test; at the end nothing of them is there."""
-    runs = tmp_path / "runs"
-    runs.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(runs))
-    yield
-    assert list(runs.iterdir()) == []
+@pytest.fixture
+def runs(tmp_path, monkeypatch) -> Iterator[Path]:
+    """Where runs keep their files; then none is left, nor a process, and a run goes well."""
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
     assert psutil.Process(running_launcher().process.pid).children(recursive=True) == []
     assert list(collect(dist.get_rank, 2)) == [0, 1]
 
 
 @functools.cache
-def healthy(name: str) -> list[tuple[float, int]]:
-    """What each rank returns without a fault, and how many calls it makes."""
-    return list(collect(with_a_fault, RANKS, (name, "none", 0, -1), timeout=60))
+def healthy(name: str) -> list[tuple[float, Calls]]:
+    """What each rank returns without a fault, and where its calls come from."""
+    import_ahead(run.__module__)
+    return list(collect(run, PROGRAMS[name][1], (name,), timeout=60))
 
 
-def faults(name: str) -> list[tuple[int, int]]:
+def places(name: str) -> list[tuple[int, int]]:
     """(victim, number of its call): all of them, or one in the middle of the last rank's."""
-    counts = [count for _, count in healthy(name)]
+    counts = [len(calls) for _, calls in healthy(name)]
     if ALL:
         return [(rank, at) for rank, count in enumerate(counts) for at in range(count)]
-    return [(RANKS - 1, counts[-1] // 2)]
+    return [(len(counts) - 1, counts[-1] // 2)]
 
 
-@pytest.mark.parametrize("name", PROGRAMS if ALL else SAMPLE)
-@pytest.mark.parametrize("fault", ["killed", "raised", "stalled", "late"])
-def test_a_fault_is_laid_at_the_right_door(name: str, fault: str) -> None:
-    for victim, at in faults(name):
-        run = (with_a_fault, RANKS, (name, fault, victim, at))
-        if fault == "late":
-            assert list(collect(*run, timeout=60)) == healthy(name)
-            continue
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("fault", KINDS)
+def test_a_fault_is_laid_at_the_right_door(name, fault, runs) -> None:
+    for victim, at in places(name):
+        fails(name, fault, victim, at, runs)
+
+
+def fails(name: str, fault: str, victim: int, at: int, runs: Path) -> None:
+    stalled = runs.parent / f"{name}-{fault}-{victim}-{at}"
+    job = (name, fault, victim, at, str(stalled))
+    with pytest.MonkeyPatch.context() as patch:
+        leap_when(patch, lambda: stalled.exists() and only_one_runs(runs))
         with pytest.raises(RankError) as caught:
-            collect(*run, timeout=PATIENCE if fault == "stalled" else 60)
-        report = caught.value.report
-        if fault == "stalled":
-            assert isinstance(caught.value, RankTimeout)
-            running = re.findall(r"^  rank (\d+)  is still running", report, re.MULTILINE)
-            assert running == [str(victim)]
-        else:
-            kinds = {rank: failure.kind for rank, failure in caught.value.failures.items()}
-            assert kinds[victim] == fault
-            assert list(kinds.values()).count(fault) == 1
-            said = "was killed by SIGKILL" if fault == "killed" else "raised RuntimeError: injected"
-            assert report.startswith(f"rank {victim} {said}")
+            collect(run, PROGRAMS[name][1], job, timeout=SECONDS)
+    report, place = caught.value.report, f"{fault} at call {at} of rank {victim}"
+    if fault == "stalled":
+        assert isinstance(caught.value, RankTimeout), (place, report)
+        running = re.findall(r"^  rank (\d+)  is still running", report, re.MULTILINE)
+        assert running == [str(victim)], (place, report)
+    else:
+        kinds = {rank: failure.kind for rank, failure in caught.value.failures.items()}
+        said = "was killed by SIGKILL" if fault == "killed" else r"raised .*ValueError: injected"
+        assert re.match(rf"rank {victim} {said}", report), (place, report)
+        assert [rank for rank in kinds if kinds[rank] == fault] == [victim], (place, report)
 
 
-def test_a_full_disk_is_named_by_the_rank_that_has_it(tmp_path) -> None:
-    collect(full_disk, 2, (-1, 0, str(tmp_path / "whole")), timeout=60)
-    assert list((tmp_path / "whole").iterdir())
-    victims = [(0, 0), (0, 1), (1, 0)] if ALL else [(1, 0)]
-    for victim, at in victims:
-        folder = tmp_path / f"{victim}-{at}"
-        with pytest.raises(RankError) as caught:
-            collect(full_disk, 2, (victim, at, str(folder)), timeout=60)
-        assert "No space left on device" in str(caught.value.failures[victim])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_late_rank_changes_nothing(name, runs) -> None:
+    for victim in range(PROGRAMS[name][1]) if ALL else [0]:
+        late = collect(run, PROGRAMS[name][1], (name, "late", victim), timeout=60)
+        assert list(late) == healthy(name), victim
