@@ -178,9 +178,10 @@ print("your guess:", guessed(guess_gradients))
 # graph, so each rank's backward sees only its own summand. Code like this trains, a little worse,
 # and nobody knows why. (With `observe` on, the course would have told you.)
 #
-# `torch.distributed.nn` has collectives with gradients, but it has to guess what you mean: its
-# `all_reduce` also adds up the *gradients*. That is right if every rank goes on to a loss of its
-# own, and $t$ times too large if all of them compute the same loss, as here.
+# `torch.distributed.nn`, which torch has meanwhile deprecated, has collectives with gradients, but it
+# has to guess what you mean: its `all_reduce` also adds up the *gradients*. That is right if every
+# rank goes on to a loss of its own, and $t$ times too large if all of them compute the same loss, as
+# here.
 #
 # So we say it ourselves. Two operators are enough, and Megatron-LM calls them f and g:
 #
@@ -933,8 +934,9 @@ print("your guess:", guessed(guess_kept_gb))
 # below the exercise has both costs.
 #
 # **A warm-up.** Both calls, on tensors whose dimension 0 is that of the tokens.
-# (`dist.all_gather_into_tensor(whole, part)` and `dist.reduce_scatter_tensor(part, whole)` do the
-# same without a list.)
+# (From torch 2.13 on, `dist.all_gather_single(whole, part)` and `dist.reduce_scatter_single(part,
+# whole)` do the same without a list. Before, they are called `all_gather_into_tensor` and
+# `reduce_scatter_tensor`.)
 
 
 # %%
@@ -980,12 +982,12 @@ def sequence_parallel_mlp(x, gain, up, down):
 
     def gather(part):
         whole = part.new_empty(t * len(part), part.shape[1])
-        dist.all_gather_into_tensor(whole, part.contiguous())
+        dist.all_gather(list(whole.chunk(t)), part.contiguous())
         return whole
 
     def reduce_scatter(whole):
         part = whole.new_empty(len(whole) // t, whole.shape[1])
-        dist.reduce_scatter_tensor(part, whole.contiguous())
+        dist.reduce_scatter(part, list(whole.contiguous().chunk(t)))
         return part
 
     class Gather(torch.autograd.Function):

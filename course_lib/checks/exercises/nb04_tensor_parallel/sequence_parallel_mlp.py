@@ -239,9 +239,9 @@ EXERCISE = Exercise(
         of f and g does a parameter need then?
         """,
         """
-        dist.all_gather_into_tensor(whole, part) and dist.reduce_scatter_tensor(part, whole) cut
-        along dimension 0, which is that of the tokens. Order: f on the gain, norm, gather, up,
-        GeLU, down, reduce-scatter, plus x.
+        dist.all_gather(list(whole.chunk(t)), part) and dist.reduce_scatter(part,
+        list(whole.chunk(t))) cut along dimension 0, which is that of the tokens. Order: f on the
+        gain, norm, gather, up, GeLU, down, reduce-scatter, plus x.
         """,
         """
         class Gather: forward all-gathers x into x.new_empty(t * len(x), C); backward
