@@ -102,6 +102,7 @@ def test_nothing_in_flight_is_touched(work, size) -> None:
     assert collect(work, size).warnings == []
 
 
+@pytest.mark.warned
 def test_a_technique_that_does_is_found_here_and_only_here() -> None:
     assert {warning.kind for warning in collect(careless, 2, (True,)).warnings} == {
         "read_before_wait"
