@@ -178,10 +178,10 @@ print("your guess:", guessed(guess_gradients))
 # graph, so each rank's backward sees only its own summand. Code like this trains, a little worse,
 # and nobody knows why. (With `observe` on, the course would have told you.)
 #
-# `torch.distributed.nn`, which torch has meanwhile deprecated, has collectives with gradients, but it
-# has to guess what you mean: its `all_reduce` also adds up the *gradients*. That is right if every
-# rank goes on to a loss of its own, and $t$ times too large if all of them compute the same loss, as
-# here.
+# `torch.distributed.nn`, which torch has meanwhile deprecated, has collectives with gradients, but
+# it has to guess what you mean: its `all_reduce` also adds up the *gradients*. That is right if
+# every rank goes on to a loss of its own, and $t$ times too large if all of them compute the same
+# loss, as here.
 #
 # So we say it ourselves. Two operators are enough, and Megatron-LM calls them f and g:
 #

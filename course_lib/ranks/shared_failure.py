@@ -5,6 +5,7 @@
 """
 
 from types import TracebackType
+from typing import Any
 
 from torch.distributed import distributed_c10d
 
@@ -12,16 +13,15 @@ _NAME = "torch.distributed.checkpoint.api.CheckpointException"
 Frames = list[list]  # file, line, function; innermost first
 
 
-def own_part(problem: BaseException) -> tuple[BaseException, Frames] | None:
+def own_part(problem: Any) -> tuple[BaseException, Frames] | None:
     """What this rank raised itself, and where inside of torch's call; None if it was another.
 
     Of an exception that no other rank had a part in, the exception itself, and no frames.
     """
-    kind = type(problem)
+    kind = type(problem)  # known by its name: to import its module takes a second
     if f"{kind.__module__}.{kind.__qualname__}" != _NAME:
         return problem, []
-    failures = problem.failures  # type: ignore[attr-defined] - not imported: it takes a second
-    mine = failures.get(_rank_in_group(problem.__traceback__))
+    mine = problem.failures.get(_rank_in_group(problem.__traceback__))
     if mine is None:
         return None
     inner, summary = mine
@@ -31,7 +31,7 @@ def own_part(problem: BaseException) -> tuple[BaseException, Frames] | None:
 def _rank_in_group(step: TracebackType | None) -> int:
     """By which this rank is called there: torch's own frames know the group."""
     while step:
-        owner = step.tb_frame.f_locals.get("self")
+        owner: Any = step.tb_frame.f_locals.get("self")
         if type(owner).__name__ == "_DistWrapper":
             return owner.rank
         step = step.tb_next
