@@ -158,7 +158,8 @@ def _describe(problem: BaseException) -> dict[str, Any]:
         step = step.tb_next
     if isinstance(problem, SyntaxError) and problem.filename:
         frames.append([problem.filename, problem.lineno or 0, "<syntax>"])
-    kind, inside = "raised", list[list]()
+    kind = "raised"
+    inside: list[list] = []
     if own := own_part(problem):
         problem, inside = own
     else:
