@@ -87,6 +87,14 @@ def test_the_balancing_loss_is_one_when_even_and_more_when_not():
     assert max_violation(torch.tensor([8, 0, 0, 0])) == 3
 
 
+def test_a_rank_without_tokens_adds_nothing_to_the_losses():
+    logits = torch.zeros(0, 3, requires_grad=True)
+    loss = load_balancing_loss(route(logits, 2)) + z_loss(logits)
+    loss.backward()
+    assert loss == 0
+    assert logits.grad.shape == (0, 3)
+
+
 def test_its_gradient_pushes_down_the_scores_of_those_that_have_much():
     logits = torch.zeros(6, 3, dtype=torch.float64, requires_grad=True)
     routing = route(logits, 1)  # all are equal, so all go to expert 0

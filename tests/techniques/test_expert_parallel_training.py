@@ -62,8 +62,7 @@ class Averaged:
         return clip_gradients(self.model, max_norm, self.groups)
 
 
-def trained(mesh, kind, **options):
-    groups = ExpertGroups.open(mesh)
+def trained(mesh, groups, kind, **options):
     model = ExpertParallelGPT.from_model(model_of(), groups)
     here = mesh.coordinates(dist.get_rank())
     if kind is ExpertZero and here["data"] >= mesh.expert:  # replicas start unequal
@@ -101,8 +100,8 @@ def whole(model, groups):
 def each_way(meshes):
     ways = [(Averaged, {}), (ExpertZero, {"stage": 1}), (ExpertZero, {"stage": 2})]
     return [
-        (mesh, kind.__name__, options, trained(mesh, kind, **options))
-        for mesh in meshes
+        (mesh, kind.__name__, options, trained(mesh, groups, kind, **options))
+        for mesh, groups in [(mesh, ExpertGroups.open(mesh)) for mesh in meshes]
         for kind, options in ways
         if mesh.tensor == 1 or options
     ]

@@ -37,7 +37,7 @@ def load_balancing_loss(routing: Routing, counts: torch.Tensor | None = None) ->
     """
     counts = routing.counts if counts is None else counts
     shares = routing.scores / routing.scores.sum(-1, keepdim=True)  # (T, E)
-    fractions = counts.to(shares.dtype) / counts.sum()
+    fractions = counts.to(shares.dtype) / counts.sum().clamp(min=1)
     mean = shares.sum(0) / max(len(shares), 1)  # of no tokens: zeros, with a history
     return len(counts) * (fractions * mean).sum()
 

@@ -23,7 +23,7 @@ and from others, of C elements of b bytes:
 
 If all experts are chosen alike, S' = R' = T k (n-1)/n: 4 T k C b (n-1)/n bytes.
 
-Lepikhin et al., "GShard", arXiv 2006.16668 (2020), section 3.2; Gale et al., "MegaBlocks", arXiv
+Lepikhin et al., "GShard", arXiv 2006.16668 (2020), section 3; Gale et al., "MegaBlocks", arXiv
 2211.15841 (2022), section 5.
 
 Shapes: T tokens, k choices, C hidden size, E experts, n ranks, S rows sent, R rows received.
