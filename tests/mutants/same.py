@@ -17,6 +17,7 @@ SAME: dict[str, dict[str, str]] = {
     },
     "packed_ring_attention": {
         "visible = visible_of((rank - step) % n) -> visible = visible_of(rank - step)": _BACKWARDS,
+        "return out -> return out.detach()": "what comes in has no graph, and none is asked for",
     },
     "pass_on": {
         "dist.recv(tensor, src=(rank - 1) % n) -> dist.recv(tensor)": _NOBODY_ELSE,
