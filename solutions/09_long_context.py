@@ -24,7 +24,7 @@
 #
 # **You need** `isend` and `recv` from [lesson 00](00_ranks.ipynb) and the ring of [lesson
 # 02](02_ring_all_reduce.ipynb). **It takes** 110 minutes to the end of section 6, 30 for sections 7
-# and 8 and 20 for the assignment; sections 9 to 11 are optional. The machine needs a minute. Each
+# and 8 and 20 for the assignment; sections 9 to 12 are optional. The machine needs a minute. Each
 # exercise says how hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how long
 # it takes.
 
@@ -1103,7 +1103,65 @@ print(f"attention {attending * 1e3:.0f} ms: {gathered / 50e9 / attending:.0%} of
 # That is the second of its two reasons, as a number. (The first was that any mask is easy.)
 
 # %% [markdown]
-# ## 11. Reflection, with numbers
+# ## 11. Two claims put to the test
+#
+# ### "With n ranks a sequence can be n times as long"
+#
+# **Predict.** 256 tokens on *every* rank, so the sequence grows with the ranks. For which of ring,
+# all-gather and Ulysses does the largest tensor of a rank stay as it is?
+
+# %%
+### BEGIN SOLUTION
+guess_stays = ["ring", "Ulysses"]
+### END SOLUTION
+
+
+# %%
+def largest_tensor(attend, tokens_each):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    split = context_parallel.plain_split(tokens_each * n, n)
+    whole = drawn(tokens_each * n, heads=8)
+    q, k, v = (each[:, :, split.positions(rank)].contiguous() for each in whole)
+    with Largest() as made:
+        attend(q, k, v, split)
+    return made.nbytes
+
+
+print("KiB of the largest tensor" + "".join(f"{f'{n} ranks':>10}" for n in (2, 4, 8)))
+for name in ("ring_attention", "all_gather_attention", "ulysses_attention"):
+    attend = getattr(context_parallel, name)
+    most = [max(run_ranks(largest_tensor, n, attend, 256, observe=False)) for n in (2, 4, 8)]
+    print(f"{name:25}" + "".join(f"{nbytes / 2**10:10.0f}" for nbytes in most))
+print("your guess:", guessed(guess_stays))
+
+# %% [markdown]
+# **Explain.** The ring's largest tensor is one block of keys and values, Ulysses's is $q$, $k$ and
+# $v$ of its heads: neither grows. The all-gather has all keys and values of the sequence, twice as
+# much with twice the ranks. So the claim is true of ring and Ulysses. Of Ulysses only as far as
+# there are heads, and of all-gather as far as keys and values of *one layer* fit, which with
+# grouped-query attention is very far. (And the weights are whole on every rank all the while: they
+# need ZeRO, or tensor parallelism.)
+#
+# ### "The zigzag split is balanced"
+#
+# True of one causal triangle. And of packed documents? Four of them in 4096 tokens, on four ranks:
+
+# %%
+packed = torch.arange(4).repeat_interleave(torch.tensor([700, 1500, 300, 1596]))
+print("idle, of the time of all ranks" + f"{'one document':>15}{'four':>8}")
+for name in ("plain", "zigzag", "striped"):
+    split = getattr(context_parallel, f"{name}_split")(4096, 4)
+    one, four = (idle_share(context_parallel.work(split, documents=d)) for d in (None, packed))
+    print(f"{name:30}{one:15.1%}{four:8.1%}")
+
+# %% [markdown]
+# False. With four documents zigzag is hardly better than the plain split: its two chunks make up
+# for each other only if the last tokens see the first ones. Stripes stay balanced, since every rank
+# has every fourth token of every document. PyTorch has a split for this case as well, head-tail
+# inside of each document; Llama 3 gathers keys and values, so that no step waits for another
+# rank's.
+#
+# ## 12. Reflection, with numbers
 #
 # Work each out before you open the answer.
 #
@@ -1140,7 +1198,7 @@ print(f"attention {attending * 1e3:.0f} ms: {gathered / 50e9 / attending:.0%} of
 # either is affordable; at a million tokens it is 4.3 GB.
 # </details>
 #
-# ## 12. Assignment: `packed_ring_attention` (●● 20 minutes)
+# ## 13. Assignment: `packed_ring_attention` (●● 20 minutes)
 #
 # Documents are shorter than 128 k tokens, most of them. So many are packed into one sequence, one
 # behind the other. A token should see its own document and no other: with a mask, or the model
@@ -1203,7 +1261,7 @@ equal = run_ranks(packed_against_documents_alone, 4, [20, 7, 30, 7], observe=Fal
 print("four documents on four ranks, each as if it were alone:", all(equal))
 
 # %% [markdown]
-# ## 13. What to read
+# ## 14. What to read
 #
 # - Liu, Zaharia and Abbeel 2023, *Ring Attention with Blockwise Transformers for Near-Infinite
 #   Context* ([arXiv 2310.01889](https://arxiv.org/abs/2310.01889)): the ring, and section 3 on when
