@@ -319,7 +319,7 @@ print(results.trace.traffic())
 #
 # ### Exercise 3: `ping_pong` (●● 10 minutes)
 #
-# Ranks 0 and 1 play, rank 0 begins. Who has the ball adds 1 to it and sends it to the other. A
+# Ranks 0 and 1 play, rank 0 begins. Whoever has the ball adds 1 to it and sends it to the other. A
 # round is one hit each. If there are more ranks, they watch.
 
 

@@ -18,14 +18,17 @@
 # - train one model on many machines with a server that holds its parameters, and get the result of
 #   one machine with the whole batch;
 # - spread parameters over several servers, evenly by bytes, so that one more server moves little;
-# - say what asynchronous training gains in waiting and loses in staleness, in numbers;
-# - bound the staleness, and choose the bound;
 # - explain why most training today does without servers, by the bytes on the busiest link.
 #
-# **You need** `send` and `recv` from [lesson 00](00_ranks.ipynb). **It takes** 95 minutes to the
-# end of section 5, and 40 for sections 6 and 7 and the assignment; sections 8 to 12 are optional.
-# The machine needs a minute. Each exercise says how hard it is (● a few lines, ●● two ideas
-# together, ●●● the hard one) and how long it takes.
+# If you go on with the optional part, you can also
+#
+# - say what asynchronous training gains in waiting and loses in staleness, in numbers;
+# - bound the staleness, and choose the bound.
+#
+# **You need** `send` and `recv` from [lesson 00](00_ranks.ipynb). **It takes** 80 minutes to the
+# end of section 4. All else is optional: 40 minutes for sections 5 to 7, 20 for the assignment;
+# sections 8 to 12 are there to run and read. The machine needs a minute. Each exercise says how
+# hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how long it takes.
 
 # %%
 import functools
@@ -73,10 +76,11 @@ print(f"the examples: {636e12 / machines / 1e9:.0f} GB for each of {machines} ma
 # runs somebody else's job too. If all wait for the slowest at every step, most wait most of the
 # time.
 #
-# **Who solved it, and when.** Dean et al. trained the first very large networks so (*DistBelief*,
-# NIPS 2012). Ho et al. bounded how far workers may run apart (*SSP*, NIPS 2013). Li et al. made it
-# one general system and described what it is made of (*Parameter Server*, OSDI 2014); the job above
-# is theirs, on 800 workers and 200 servers. This notebook follows their paper and its words.
+# **Who solved it, and when.** Dean et al. trained the first very large networks in this way
+# (*DistBelief*, NIPS 2012). Ho et al. bounded how far workers may run apart (*SSP*, NIPS 2013). Li
+# et al. made it one general system and described what it is made of (*Parameter Server*, OSDI
+# 2014); the job above is theirs, on 800 workers and 200 servers. This notebook follows their paper
+# and its words.
 
 # %% [markdown]
 # ## 2. One step
@@ -436,8 +440,8 @@ print("your guesses:", guessed(guess_moved, guess_best))
 #
 # ### Exercise 6: `asynchronous_server` (●● 15 minutes)
 #
-# Write the server. `dist.recv(buffer)` without a source takes a message of anyone and returns whose
-# it was. A push is answered with the new values, which is that worker's next pull.
+# Write the server. `dist.recv(buffer)` without a source takes a message from anyone and returns the
+# sender's rank. A push is answered with the new values, which is that worker's next pull.
 
 
 # %% exercise="asynchronous_server"

@@ -15,17 +15,22 @@
 #
 # **After this lesson you can**
 #
-# - write all-reduce from `send` and `recv`, in three ways, for any tensor and any number of ranks;
+# - write all-reduce from `send` and `recv`, in two ways, for any tensor and any number of ranks;
 # - say before a run how many bytes each rank will send, and check it against what it did send;
+# - read the report of a ring that hangs, and name the line that is wrong.
+#
+# If you go on with the optional part, you can also
+#
 # - predict how long an all-reduce takes from two measured numbers, and choose the algorithm by
 #   them;
 # - average the gradients of a real model while its backward pass is still running, as Horovod does;
-# - read the report of a ring that hangs, and name the line that is wrong.
+# - write a third all-reduce, with fewer messages.
 #
-# **You need** `send`, `recv` and `isend` from [lesson 00](00_ranks.ipynb). **It takes** 90 minutes
-# to the end of section 5, and 60 for sections 6 and 7 with their exercises and for the assignment;
-# sections 8 and 9 are optional. The machine needs a minute. Each exercise says how hard it is (● a
-# few lines, ●● two ideas together, ●●● the hard one) and how long it takes.
+# **You need** `send`, `recv` and `isend` from [lesson 00](00_ranks.ipynb). **It takes** 80 minutes
+# to the end of section 4. All else is optional: 30 minutes for section 5, 40 for sections 6 and 7
+# (lesson 03 begins with the hooks of section 7), 30 for the assignment; sections 8 and 9 are there
+# to run and read. The machine needs a minute. Each exercise says how hard it is (● a few lines, ●●
+# two ideas together, ●●● the hard one) and how long it takes.
 
 # %%
 from collections.abc import Callable
@@ -771,7 +776,7 @@ print(f"                                 {in_one * 1e3:.1f} ms packed into one t
 #
 # Go through the list in order. Pack neighbours of the same dtype while they fit into
 # `buffer_bytes`, all-reduce the buffer with `dist.all_reduce`, copy the parts back. A tensor larger
-# than the buffer goes alone. The ring is proven; from here on you may use PyTorch's.
+# than the buffer gets a buffer of its own. The ring is proven; from here on you may use PyTorch's.
 
 
 # %% exercise="fused_all_reduce"

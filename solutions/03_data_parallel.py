@@ -19,13 +19,18 @@
 #   with uneven shares too, and name the factor when it is not;
 # - hide communication behind the backward pass, in buckets, and prove that it is hidden;
 # - use PyTorch's `DistributedDataParallel` knowing what it sends, when, and when not to let it;
+# - clip, and accumulate over microbatches, without sending more than once per step.
+#
+# If you go on with the optional part, you can also
+#
 # - predict the scaling efficiency of a model on a network before you rent either;
 # - say what must change in the training itself when the batch becomes large.
 #
-# **You need** all-reduce and hooks from [lesson 02](02_ring_all_reduce.ipynb). **It takes** 90
-# minutes to the end of section 7, 25 for exercises 6 and 7 and 20 for the assignment; sections 8,
-# 11 and 12 are optional. The machine needs a minute. Each exercise says how hard it is (● a few
-# lines, ●● two ideas together, ●●● the hard one) and how long it takes.
+# **You need** all-reduce from [lesson 02](02_ring_all_reduce.ipynb), and section 7 there for hooks.
+# **It takes** 90 minutes to the end of section 6. All else is optional: 20 minutes for sections 9
+# and 10, 25 for the assignment; sections 7, 8 and 11 are there to run and read. The machine needs a
+# minute. Each exercise says how hard it is (● a few lines, ●● two ideas together, ●●● the hard one)
+# and how long it takes.
 
 # %%
 import time
@@ -333,7 +338,7 @@ print(f"your guess: {guessed(guess_accuracy)} %")
 #
 # Return the samples of one rank in one epoch, shuffled by `seed` and `epoch`. All ranks must cut up
 # the *same* order without a message; each sample is read once; parts differ by one sample at most.
-# Leave torch's global random state alone: it decides about dropout, which is to differ between
+# Leave torch's global random state alone: it decides about dropout, which should differ between
 # ranks.
 
 
@@ -390,7 +395,7 @@ print("your guesses:", guessed(guess_first, guess_last))
 # Called once on every rank, on a model that is equal already, the function
 #
 # 1. puts the trainable parameters into buckets, from the last to the first: neighbours share a
-#    bucket while they fit into `bucket_bytes`, a larger one goes alone;
+#    bucket while they fit into `bucket_bytes`, a larger one has a bucket of its own;
 # 2. hangs a hook on each of them, which starts an *asynchronous* all-reduce of the next bucket in
 #    line whenever that is complete;
 # 3. returns `synchronize()`, to be called after each backward: it sends the rest, waits, leaves the
@@ -812,12 +817,12 @@ def scaling_efficiency(forward, backward, ready, sizes, seconds):
 check(scaling_efficiency)
 
 # %% [markdown]
-# Now three networks of 2017. How fast one P100 is, was measured by TensorFlow's authors: 142 images
-# per second for Inception V3, 154 for VGG-16, with 64 images at a time. For ResNet-101 we
-# interpolate between ResNet-50 (219) and ResNet-152 (91.8) by their operations: 129. Parameters and
-# operations of every layer follow from the papers (Inception's are spread evenly here). Buffers
-# hold 64 MB, as Horovod's did then; the ring has links of 25 Gbit/s. Its latency is not published:
-# 14 µs is what NCCL reckons with for RDMA, 50 µs is plain for TCP.
+# Now three networks of 2017. TensorFlow's authors measured how fast one P100 is: 142 images per
+# second for Inception V3, 154 for VGG-16, with 64 images at a time. For ResNet-101 we interpolate
+# between ResNet-50 (219) and ResNet-152 (91.8) by their operations: 129. Parameters and operations
+# of every layer follow from the papers (Inception's are spread evenly here). Buffers hold 64 MB, as
+# Horovod's did then; the ring has links of 25 Gbit/s. Its latency is not published: 14 µs is what
+# NCCL assumes for RDMA, and 50 µs is usual for TCP.
 #
 # **Predict.** The efficiency of VGG-16 and of ResNet-101 on 512 GPUs, in per cent?
 
@@ -1053,7 +1058,7 @@ for name in ("1 GbE", "10 GbE", "25 GbE", "100 GbE", "InfiniBand NDR"):
 print("your guesses for 64:", guessed(guess_10, guess_100))
 
 # %% [markdown]
-# N times the speed is a limit that the network decides about. Two GPUs on 1 Gbit/s are *slower*
+# The network decides how near you come to N times the speed. Two GPUs on 1 Gbit/s are *slower*
 # than one. From 10 to 100 Gbit/s little is gained on many machines, since these buckets are small
 # and pay the latency of a long ring: InfiniBand wins by its 14 µs, not by its 400 Gbit/s. And the
 # number means nothing without its model and batch: with twice the rows per GPU the computation

@@ -17,16 +17,21 @@
 #
 # - split a linear layer by columns or by rows, and say which of the two sends what, and when;
 # - write f and g, the two operators that carry gradients between ranks, and build an MLP,
-#   attention, an embedding and a cross-entropy from them, with the gradients of one process;
+#   attention and an embedding from them, with the gradients of one process;
 # - count the bytes that a layer sends, before you run it;
-# - explain why tensor parallelism stays inside one machine;
+# - explain why tensor parallelism stays inside one machine.
+#
+# If you go on with the optional part, you can also
+#
+# - compute a cross-entropy whose logits no rank has all of;
 # - keep 1/t of the activations between the layers (sequence parallelism), and say what that costs.
 #
-# **You need** `all_reduce` from [lesson 00](00_ranks.ipynb) and
-# [lesson 02](02_ring_all_reduce.ipynb). **It takes** 90 minutes to the end of section 8, and 30 for
-# section 10 and the assignment; sections 9, 11 and 12 are optional. The machine needs a minute.
-# Each exercise says how hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how
-# long it takes.
+# **You need** `all_reduce` from [lesson 00](00_ranks.ipynb) and [lesson
+# 02](02_ring_all_reduce.ipynb). **It takes** 80 minutes to the end of section 7, without exercise
+# 9, and 5 more for section 10. All else is optional: 15 minutes for that exercise, 25 for the
+# assignment; sections 8, 9 and 11 are there to run and read. The machine needs a minute. Each
+# exercise says how hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how long
+# it takes.
 
 # %%
 import warnings
@@ -503,11 +508,11 @@ print("your guess:", guessed(guess_logits_mb))
 #
 # ### Exercise 9: `vocab_cross_entropy` (●●● 15 minutes)
 #
-# `dist.all_reduce(largest, dist.ReduceOp.MAX)` finds the largest. The loss does not depend on it,
-# so it needs no gradient. For the two sums use `megatron_g`: then autograd does the rest. Rank $r$
-# has the logits of symbols $rV/t$ to $(r+1)V/t - 1$; a target is on one rank only, and the others
-# add zero. Logits may be of any size, also far below zero. All-reduce at most four numbers per
-# token.
+# (Optional.) `dist.all_reduce(largest, dist.ReduceOp.MAX)` finds the largest. The loss does not
+# depend on it, so it needs no gradient. For the two sums use `megatron_g`: then autograd does the
+# rest. Rank $r$ has the logits of symbols $rV/t$ to $(r+1)V/t - 1$; a target is on one rank only,
+# and the others add zero. Logits may be of any size, also far below zero. All-reduce at most four
+# numbers per token.
 
 
 # %% exercise="vocab_cross_entropy"

@@ -665,9 +665,10 @@ def stuck_ranks(programs: list[list[tuple]]) -> list[int]:
 check(stuck_ranks)
 
 # %% [markdown]
-# Two cures are in use. One you have written: sends that do not wait, with buffers that stay alive.
-# The other groups the send to a neighbour with the receive from it in one call (Megatron-LM's
-# `send_forward_recv_backward`, `dist.batch_isend_irecv`), so that neither can come first.
+# Two cures are in use. You have written one of them: sends that do not wait, with buffers that stay
+# alive. The other groups the send to a neighbour with the receive from it in one call
+# (Megatron-LM's `send_forward_recv_backward`, `dist.batch_isend_irecv`), so that neither can come
+# first.
 
 # %% [markdown]
 # ## 8. Interleaving: smaller stages, more of them

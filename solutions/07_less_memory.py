@@ -15,7 +15,7 @@
 #
 # **After this lesson you can**
 #
-# - train in bfloat16 without losing small updates, and in fp16 without losing small gradients;
+# - train in bfloat16 without losing small updates;
 # - move the optimizer to the host, and say what has to cross the bus;
 # - recompute activations instead of keeping them, and say what that costs;
 # - choose between these and the stages of ZeRO, by what each saves and what it costs.
@@ -151,8 +151,8 @@ check(master_weights)
 # Stuck, here or later? `hint(master_weights)` gives a nudge, `hint(master_weights, 2)` more, and
 # `hint(master_weights, 3)` almost the answer.
 #
-# **Predict.** With master weights a parameter, its gradient and what the optimizer has take how
-# many bytes, with Adam? Which of the three became less than in fp32, where they are 4, 4 and 8?
+# **Predict.** With master weights and Adam, how many bytes do a parameter, its gradient and what
+# the optimizer has take? Which of the three became less than in fp32, where they are 4, 4 and 8?
 
 # %%
 ### BEGIN SOLUTION

@@ -525,8 +525,9 @@ plan_explorer()
 # %% [markdown]
 # ### Exercise 8: `price_plan` (●●● 45 minutes)
 #
-# Your own planner. You have counted all that it takes: states in exercise 6, activations in lesson
-# 07, bubbles in lesson 05, all-reduces in lesson 04, rings in lesson 02, ZeRO's traffic in lesson
+# (Optional.) Your own planner. You have counted all that it takes: states in exercise 6,
+# activations in lesson 07, bubbles in lesson 05, all-reduces in lesson 04, rings in lesson 02,
+# ZeRO's traffic in lesson
 # 06. Given a model, a cluster and a way to train, say how many bytes the fullest device holds and
 # how many seconds a step takes.
 #

@@ -8,6 +8,8 @@ from course_lib.checks.registry import all_exercises
 from course_lib.classroom.course import Course
 
 BESIDE = 3  # cells: how far behind "Predict" the cell to write into may stand
+SITTING = 90  # minutes: what a lesson may take, without what is optional
+WORDS = 200  # read in a minute
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,32 @@ def test_every_exercise_says_how_hard_it_is_and_how_long_it_takes(lessons):
         for exercise in lesson.named("answer"):
             pattern = rf"^##+ .*`{exercise}` \(●{{1,3}} \d+ minutes\)$"
             assert re.search(pattern, said, re.M), (name, exercise)
+
+
+def minutes_needed(lesson, last):
+    """Of sections 1 to `last`: reading, predictions, and exercises that are not optional."""
+    needed, section = 0.0, 0
+    for cell in lesson.cells:
+        for part in re.split(r"(?m)^(?=#+ )", cell.source) if cell.kind == "markdown" else ():
+            if heading := re.match(r"## (\d+)\. ", part):
+                section = int(heading[1])
+            if section not in range(1, last + 1) or "Assignment" in part.split("\n")[0]:
+                continue
+            needed += len(part.split()) / WORDS
+            exercise = re.match(r"#+ .*\(●+ (\d+) minutes\)", part)
+            if exercise and "(Optional.)" not in part:
+                needed += int(exercise[1])
+        needed += cell.kind == "prediction" and section in range(1, last + 1)
+    return needed
+
+
+def test_a_lesson_fits_into_the_time_that_it_states(lessons):
+    for name, lesson in lessons.items():
+        said = " ".join("\n".join(texts(lesson)).split())
+        stated = re.search(r"\*\*It takes\*\* (\d+) minutes(?: to the end of section (\d+))?", said)
+        assert stated, name
+        needed = minutes_needed(lesson, int(stated[2] or 99))
+        assert needed <= int(stated[1]) <= SITTING, (name, needed, stated[0])
 
 
 def test_papers_are_links(lessons):
