@@ -17,16 +17,19 @@
 #
 # - say what a sequence of 128 k tokens costs in memory, and what FlashAttention saves of it;
 # - cut one sequence over ranks and compute the same attention and the same gradients as one
-#   process;
+#   process.
+#
+# If you go on with the optional part, you can also
+#
 # - predict how long a causal ring stands idle, and split the tokens so that it does not;
 # - count the bytes of ring, all-gather and Ulysses, and say which of them fits where;
 # - train on documents that share a sequence, without one seeing another.
 #
 # **You need** `isend` and `recv` from [lesson 00](00_ranks.ipynb) and the ring of [lesson
-# 02](02_ring_all_reduce.ipynb). **It takes** 110 minutes to the end of section 6, 30 for sections 7
-# and 8 and 20 for the assignment; sections 9 to 12 are optional. The machine needs a minute. Each
-# exercise says how hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how long
-# it takes.
+# 02](02_ring_all_reduce.ipynb). **It takes** 90 minutes to the end of section 4. All else is
+# optional: 25 minutes for section 5, 40 for sections 6 and 7, 25 for the assignment; sections 8 to
+# 11 are there to run and read. The machine needs a minute. Each exercise says how hard it is (● a
+# few lines, ●● two ideas together, ●●● the hard one) and how long it takes.
 
 # %%
 import time

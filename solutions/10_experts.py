@@ -17,16 +17,20 @@
 #
 # - say what a mixture of experts holds, and what a token uses of it;
 # - send tokens to experts on other ranks and back, with the values and gradients of one process;
-# - say which gradients are averaged over which ranks, and find the factor that is wrong when they
-#   are not;
+# - say which gradients are averaged over which ranks.
+#
+# If you go on with the optional part, you can also
+#
+# - average them, and find the factor that is wrong when they are averaged over others;
 # - explain why a router has to be balanced, what that costs, and what is dropped;
 # - count what an all-to-all sends, say why experts stay on few nodes, and hide it.
 #
 # **You need** `all_reduce` from [lesson 02](02_ring_all_reduce.ipynb) and a
-# `torch.autograd.Function` as in [lesson 04](04_tensor_parallel.ipynb). **It takes** 100 minutes to
-# the end of section 7, and 40 for section 8 and the assignment; sections 9 and 10 are optional. The
-# machine needs a minute. Each exercise says how hard it is (● a few lines, ●● two ideas together,
-# ●●● the hard one) and how long it takes.
+# `torch.autograd.Function` as in [lesson 04](04_tensor_parallel.ipynb). **It takes** 90 minutes to
+# the end of section 5, without exercise 6. All else is optional: 15 minutes for that exercise, 30
+# for sections 6 and 7, 15 for section 8, 25 for the assignment; section 9 is there to run and read.
+# The machine needs a minute. Each exercise says how hard it is (● a few lines, ●● two ideas
+# together, ●●● the hard one) and how long it takes.
 
 # %%
 from types import SimpleNamespace
@@ -392,10 +396,10 @@ guess_divisor = 4
 # %% [markdown]
 # ### Exercise 6: `average_by_owner` (●● 15 minutes)
 #
-# The loss of the step is the mean over all ranks' losses. Make every `.grad` the gradient of that.
-# `dense` are parameters that all ranks have; `experts` are those of this rank's experts, which only
-# the ranks of the group `replicas` have. An expert that got no token has `.grad = None`, on this
-# rank. Nothing is returned.
+# (Optional.) The loss of the step is the mean over all ranks' losses. Make every `.grad` the
+# gradient of that. `dense` are parameters that all ranks have; `experts` are those of this rank's
+# experts, which only the ranks of the group `replicas` have. An expert that got no token has `.grad
+# = None`, on this rank. Nothing is returned.
 
 
 # %% exercise="average_by_owner"

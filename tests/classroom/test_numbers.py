@@ -17,6 +17,7 @@ import torch
 from course_lib.checks.registry import all_exercises
 from course_lib.classroom.course import Course
 from course_lib.models import tiny_gpt
+from course_lib.views.context_explorer import context_ring
 
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:,\d{3})*(?:\.\d+)?(?!\w)")
 _IN_CODE = re.compile(r"(?<![\w.])\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d+)?")
@@ -62,7 +63,15 @@ GIVEN = {
         "48": "blocks of a larger model, supposed",
         "18": "bytes, by the documentation of Megatron-LM's distributed optimizer",
     },
+    "10_experts": {"70": "steps, chosen for a question"},
 }
+
+
+def idle_of(split: str, documents: int) -> float:
+    """Per cent, as the explorer of lesson 09 says."""
+    return float(re.search(r"([\d.]+)% idle", f"{context_ring(split, documents=documents)}")[1])
+
+
 GPT_BYTES = sum(p.nbytes for p in tiny_gpt(seed=0).parameters())
 WORKED_OUT = {
     "01_parameter_server": {"102": 4 * 25.6},
@@ -98,6 +107,8 @@ WORKED_OUT = {
         "160": 32 * 5,
     },
     "08_three_d_parallelism": {"6200": 156e12 / 25e9},
+    "09_long_context": {"46": idle_of("zigzag", documents=3)},
+    "10_experts": {"10.7": 671e9 * 16 / 1e12},
 }
 
 
@@ -210,8 +221,9 @@ def test_what_is_worked_out_comes_to_what_the_text_says():
             assert math.isclose(float(text.replace(",", "")), value, rel_tol=0.02), (name, text)
 
 
+_PART = r"[\d.,()+\-*/·\s]*?"
 _SUM = re.compile(
-    r"(?<![\w.)^])([\d.,()+\-*/·\s]*\d[)\s]*[+\-*/·][\d.,()+\-*/·\s]*?)\s*=\s*([\d.,]*\d(?: %)?)"
+    rf"(?<![\w.)^])(?<![%·*+] )([\d(]{_PART}[+\-*/·]{_PART})\s*=\s*([\d.,]*\d(?: %)?)"
 )
 
 
