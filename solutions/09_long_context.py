@@ -906,18 +906,23 @@ print(run_ranks(with_pytorch, 2, observe=False)[0][:160])
 
 # %%
 def pytorchs_ring(tokens):
-    from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
-    from torch.distributed.tensor.experimental._context_parallel import _load_balancer as balance
+    """(whether it equals one process, its positions by rank); None where its names are others."""
+    try:
+        from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
+        from torch.distributed.tensor.experimental._context_parallel import _load_balancer as dealer
 
+        deal, whole_ring = dealer._HeadTailLoadBalancer, theirs._templated_ring_attention
+        kernel = theirs.aten._scaled_dot_product_flash_attention_for_cpu
+    except (ImportError, AttributeError):
+        return None
     n, rank = dist.get_world_size(), dist.get_rank()
-    dealt = balance._HeadTailLoadBalancer(tokens, n, "cpu")._generate_indices().flatten()
-    positions = [each.sort().values for each in dealt.chunk(n)]
+    order = deal(tokens, n, "cpu")._generate_indices().flatten()
+    positions = [each.sort().values for each in order.chunk(n)]
     theirs._cp_options.enable_load_balance = True
     theirs.set_rotate_method("alltoall")
-    kernel = theirs.aten._scaled_dot_product_flash_attention_for_cpu
     whole = drawn(tokens)
     q, k, v = (each[:, :, positions[rank]].contiguous() for each in whole)
-    out = theirs._templated_ring_attention(dist.group.WORLD, 2, kernel, q, k, v, is_causal=True)[0]
+    out = whole_ring(dist.group.WORLD, 2, kernel, q, k, v, is_causal=True)[0]
     wanted = attention(*whole)[:, :, positions[rank]]
     return (out - wanted).abs().max().item() < 1e-6, [each.tolist() for each in positions]
 
@@ -928,9 +933,8 @@ def my_ring_by_zigzag(tokens):
     return ring(*(each[:, :, positions[rank]].contiguous() for each in drawn(tokens)), positions)
 
 
-try:
-    theirs = run_ranks(pytorchs_ring, 4, 64)
-except ImportError:
+theirs = run_ranks(pytorchs_ring, 4, 64)
+if theirs[0] is None:
     print("this version of torch keeps its ring elsewhere")
 else:
     mine = run_ranks(my_ring_by_zigzag, 4, 64)
