@@ -6,6 +6,7 @@ ring_attention(q, k, v, positions) -> (out, lse)
     the keys of all ranks (Liu et al., "Ring Attention with Blockwise Transformers", 2023).
 """
 
+import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._operations import Operations
 
-from ._attention import Tensors, differs, tensors
+from ._attention import Tensors, differs, striped, tensors
 from ._ring import (
     Visible,
     cases_of_splits,
@@ -29,8 +30,17 @@ from ._ring import (
     over_all,
     own,
     round_trip,
+    split_case,
     too_large,
 )
+
+_LARGE = 40  # times as large, queries and keys: scores in the thousands
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    large = split_case(rng, "scores in the thousands", striped(9, 3))
+    large.data.update({name: large.data[name] * _LARGE for name in ("q", "k")})
+    return [*cases_of_splits(rng), large]
 
 
 def _on_rank(answer: Callable, case: Case) -> Any:
@@ -67,7 +77,7 @@ def _lse_mistakes(case: Case, rank: int, visible: Visible) -> Tensors:
 EXERCISE = Exercise(
     module=__name__,
     signature="(q, k, v, positions)",
-    cases=cases_of_splits,
+    cases=_cases,
     on_rank=_on_rank,
     judge=_judge,
     hints=(
@@ -89,7 +99,8 @@ EXERCISE = Exercise(
     ),
     passed="each block of keys and values goes round once, and none is kept",
     contract=Contract(
-        takes="q, k and v (B, H, T, D) of this rank; the positions of all ranks, in any split",
+        takes="q, k and v (B, H, T, D) of this rank, scores of any size; positions of all ranks, "
+        "in any split",
         allowed=POINT_TO_POINT,
         sends="each rank sends n - 1 blocks of keys and values, to the next rank",
         holds="no tensor is larger than the scores of one block of queries against one of keys "
