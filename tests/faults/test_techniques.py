@@ -1,6 +1,7 @@
 """One rank of a technique fails at one of its calls: the report names it, nothing is left.
 
-`make faults` goes through all calls of all ranks, in minutes; `make test` takes a sample.
+`make faults` goes through every line that communicates, on every rank, at the first and the last
+time that it is passed; `make test` takes a sample.
 """
 
 import functools
@@ -47,11 +48,16 @@ def healthy(name: str) -> list[tuple[float, Calls]]:
 
 
 def places(name: str) -> list[tuple[int, int]]:
-    """(victim, number of its call): all of them, or one in the middle of the last rank's."""
-    counts = [len(calls) for _, calls in healthy(name)]
-    if ALL:
-        return [(rank, at) for rank, count in enumerate(counts) for at in range(count)]
-    return [(len(counts) - 1, counts[-1] // 2)]
+    """(victim, number of its call): of each line two, or one in the middle of the last rank's."""
+    calls = [calls for _, calls in healthy(name)]
+    if not ALL:
+        return [(len(calls) - 1, len(calls[-1]) // 2)]
+    found = []
+    for rank, lines in enumerate(calls):
+        first = {line: at for at, line in reversed([*enumerate(lines)])}
+        last = {line: at for at, line in enumerate(lines)}
+        found += [(rank, at) for at in sorted({*first.values(), *last.values()})]
+    return found
 
 
 @pytest.mark.parametrize("name", NAMES)
