@@ -22,6 +22,8 @@ _SEVERED = re.compile(
     re.DOTALL,
 )
 
+_LOST = "lost its connection to another rank"
+
 
 def conclude(
     run_dir: RunDir, outcome: Outcome, timeout: float, observe: bool, remarks: list[str]
@@ -68,9 +70,11 @@ def _failure(run_dir: RunDir, outcome: Outcome, rank: int, trace: Trace | None) 
         told = json.loads(run_dir.of(rank, "failure").read_bytes())
         where = sources.learners_frames([Frame(*frame) for frame in told["frames"]])
         what = f"{told['type']}: {told['message']}".removesuffix(": ")
-        # Also if a technique, or the learner, has put another exception around it.
-        if any(map(_SEVERED.search, [what, *told["caused_by"]])):
-            return Failure(rank, "severed", "lost its connection to another rank", where)
+        if _SEVERED.search(what):
+            return Failure(rank, "severed", _LOST, where)
+        # A technique, or the learner, may have put another exception around it.
+        if any(map(_SEVERED.search, told["caused_by"])):
+            return Failure(rank, "severed", f"{_LOST} ({told['type']})", where)
         if told["kind"] == "told":
             return Failure(rank, "told", "was told that another rank had failed", where)
         return Failure(rank, told["kind"], what, where, told["traceback"])

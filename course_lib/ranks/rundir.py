@@ -29,7 +29,8 @@ class RunDir:
     """Paths and the event pipe of one run."""
 
     def __init__(self, path: Path):
-        self.path = path
+        # As this process spells it: the kernel may not know UTF-8, and the ranks do.
+        self.path = Path(os.fsdecode(os.fsencode(path)))
 
     @classmethod
     def create(cls, world_size: int) -> "RunDir":

@@ -4,14 +4,12 @@ import re
 from types import FunctionType
 
 import torch.distributed as dist
-from torch.distributed import _functional_collectives as functional
 
 # The one place that knows the names of all supported versions.
 COMPATIBILITY = "techniques/collectives/torch_compat.py"
 OLD = {
     name
-    for module in (dist, functional)
-    for name, value in vars(module).items()
+    for name, value in vars(dist).items()
     if type(value) is FunctionType and hasattr(value, "__deprecated__")
 }
 

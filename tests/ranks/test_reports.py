@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from course_lib.checks import check
-from course_lib.ranks import RankError, RankInterrupt, RankTimeout, collect, run_ranks
+from course_lib.ranks import RankError, RankInterrupt, RankTimeout, collect, run_ranks, watch
 from course_lib.ranks.wording import ranks_text
 from tests.ranks.leaping_clock import SECONDS, leap_when, only_one_runs
 
@@ -448,3 +448,19 @@ def test_an_exception_around_a_lost_connection_is_a_consequence() -> None:
     report = report_of(wrapped_up)
     assert report.startswith("rank 1 left with exit code 3")
     assert "raised ValueError" not in report
+
+
+def test_a_deadlock_is_called_one_by_an_interrupt_too(monkeypatch) -> None:
+    def interrupted(self) -> bool:
+        if self._all_blocked():
+            raise KeyboardInterrupt
+        return False
+
+    monkeypatch.setattr(watch.Watch, "_deadlocked", interrupted)
+    with pytest.raises(RankInterrupt) as caught:
+        collect(lambda: dist.recv(torch.ones(1), 1 - dist.get_rank()), 2)
+    report = joined(caught.value.report)
+    assert report.startswith(
+        "ranks 0 and 1 had not finished when the run was interrupted: deadlock.\n"
+    )
+    assert "all wait to receive first" in report
