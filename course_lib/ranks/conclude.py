@@ -94,4 +94,6 @@ def _failure(run_dir: RunDir, outcome: Outcome, rank: int, trace: Trace | None) 
     name = signal.Signals(-code).name
     if not where and trace and (event := trace.waiting(rank)):
         where = event.where
-    return Failure(rank, "killed", f"was killed by {name}", where)
+    begun = where or trace is None or run_dir.of(rank, "journal").exists()
+    when = "" if begun else " before it came to the function"
+    return Failure(rank, "killed", f"was killed by {name}{when}", where)

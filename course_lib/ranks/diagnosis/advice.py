@@ -33,6 +33,10 @@ _ADVICE = {
         "There is something to wait for only with async_op=True, or from isend and irecv: without, "
         "the call has waited already."
     ),
+    r"before it came to the function|Resource temporarily unavailable": (
+        "A limit of this machine is the likely cause: of processes and threads (ulimit -u), or of "
+        "memory."
+    ),
     r"\[Errno 28\]": (
         "A disk is full. What ranks print and record is kept in the temporary folder while they "
         "run: make room there, or set TMPDIR to another folder before the kernel starts."
