@@ -12,8 +12,6 @@ A backward pass with newer weights than its forward gives the gradient of no fun
 them on the first stage. The gradient is then a true one, of weights some updates old.
 """
 
-from collections.abc import Collection
-
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -90,23 +88,13 @@ class PipeDream(Pipeline):
         stash: bool = True,
         group: dist.ProcessGroup | None = None,
     ) -> None:
-        self._options = learning_rate, stash
         schedule = one_f_one_b(dist.get_world_size(group), minibatches)
         super().__init__({dist.get_rank(group): module}, schedule, loss, group=group)
-
-    @property
-    def stage(self) -> StashingStage:
-        """This rank's stage, with its newest weights."""
-        stage = self.stages[self.rank]
-        assert isinstance(stage, StashingStage)
-        return stage
+        own_loss = loss if self.rank == self.last else None
+        self.stage = StashingStage(module, own_loss, learning_rate, stash)  # has the newest weights
+        self.stages = {self.rank: self.stage}
 
     def train(self, inputs: torch.Tensor, targets: torch.Tensor) -> list[float]:
         """Train on the batch, cut into minibatches; their losses on the last rank, else []."""
         self.train_step(inputs, targets)
         return [float(loss) for loss in self.losses]
-
-    def _make_stage(
-        self, stage: int, module: nn.Module, loss: Loss, recompute: bool | Collection[int]
-    ) -> Stage:
-        return StashingStage(module, loss if stage == self.last else None, *self._options)
