@@ -499,7 +499,7 @@ print(plans.text(rows=5, refusals=3))
 #
 # How far to trust it? It knows nothing of jitter and of failures. Its two free numbers, how fast
 # matrix products are and how often the rest passes over memory, were fitted to the ten models of
-# Megatron-LM's Table 1. Here they are beside 58 published runs that set no number, from 8 GPUs to
+# Megatron-LM's Table 1. Here they are beside 64 published runs that set no number, from 8 GPUs to
 # 16,384. Look at the six of ZeRO-3: from 768 to 1536 GPUs they get no faster at all. One ring of
 # 25 GB/s carries all parameters three or four times a step, however many devices share the work.
 

@@ -19,6 +19,7 @@ from .memory import (
     model_state_bytes,
     step_traffic_elements,
 )
+from .mixture import Mixture
 from .models import MODELS
 from .offload import Offloaded, offload_optimizer
 from .pipeline import simulate
@@ -26,7 +27,13 @@ from .planner import plan
 from .plans import Plan, Plans
 from .replaying import replay
 from .software import Software
-from .training_programs import DEEPSPEED_2021, MEGATRON_2021, MEGATRON_2022, MODERN
+from .training_programs import (
+    DEEPSPEED_2021,
+    MEGATRON_2021,
+    MEGATRON_2022,
+    MODERN,
+    NEMO_AUTOMODEL,
+)
 from .transformer import Transformer, training_days
 
 __all__ = [
@@ -45,11 +52,13 @@ __all__ = [
     "MIXED_ADAM",
     "MODELS",
     "MODERN",
+    "NEMO_AUTOMODEL",
     "Cluster",
     "Device",
     "Hang",
     "Link",
     "Mesh",
+    "Mixture",
     "Offloaded",
     "Plan",
     "Plans",

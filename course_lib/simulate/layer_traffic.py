@@ -11,7 +11,7 @@ from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
 from .memory import Recompute
-from .mesh_traffic import ring_seconds, swap_seconds
+from .mesh_traffic import nodes_of_group, ring_seconds, swap_seconds
 from .mixture import Mixture
 from .software import Software
 from .transformer import Transformer
@@ -62,14 +62,22 @@ class LayerTraffic:
     def expert(self) -> float:
         """Each token goes to the experts that it chose and back, in 16 bits, in every pass.
 
-        Tensor-parallel ranks send a part of each token's numbers. Where a token goes to few nodes
-        only, it crosses the network once for each of them.
+        Tensor-parallel ranks send a part of each token's numbers.
         """
         mesh, model = self.mesh, self.model
-        if mesh.expert == 1 or not isinstance(model, Mixture):
+        if mesh.expert == 1 or not isinstance(model, Mixture) or self.software.hides_experts:
             return 0.0
         nbytes = 2 * self.tokens * model.chosen * model.hidden / mesh.tensor
-        crossing = min(1.0, (model.nodes or model.chosen) / model.chosen)
         apart = mesh.tensor * mesh.context
+        crossing = self._crossing(model, apart) if self.software.once_per_node else 1.0
         swap = swap_seconds(self.cluster, mesh.expert, apart, nbytes, crossing)
         return 2 * (self.forwards + 1) * swap
+
+    def _crossing(self, model: Mixture, apart: int) -> float:
+        """Nodes that a token goes to, over the experts that it chose.
+
+        Of n nodes, n (1 - (1 - 1/n)^k) are hit by k choices of experts that are equally likely.
+        """
+        nodes = nodes_of_group(self.cluster, self.mesh.expert, apart)
+        hit = nodes * (1 - (1 - 1 / nodes) ** model.chosen)
+        return min(hit, model.nodes or hit) / model.chosen

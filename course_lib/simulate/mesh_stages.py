@@ -34,16 +34,20 @@ def expert_replicas(mesh: Mesh) -> int:
     return replicas(mesh) // mesh.expert
 
 
-def stage_layers(layers: int, stages: int) -> list[int] | None:
+def stage_layers(layers: int, stages: int, uneven: bool = False) -> list[int] | None:
     """Layers of each stage: equally many, or one less on the first and the last; None if neither.
 
     The second form counts embedding and output layer as a layer each (Llama 3: 126 on 16 stages).
+    uneven: otherwise the first stages have one more, as long as each has one.
     """
     if layers % stages == 0:
         return [layers // stages] * stages
     if stages > 1 and (layers + 2) % stages == 0 and layers + 2 >= 2 * stages:
         share = (layers + 2) // stages
         return [share - 1, *[share] * (stages - 2), share - 1]
+    if uneven and stages <= layers:
+        share, more = divmod(layers, stages)
+        return [share + (stage < more) for stage in range(stages)]
     return None
 
 

@@ -33,8 +33,8 @@ def ring_seconds(
     """
     if ranks == 1:
         return 0.0
+    nodes = nodes_of_group(cluster, ranks, apart)
     inside = _on_a_node(cluster, ranks, apart)
-    nodes = -(-ranks // inside)
     near, far = cluster.inside, cluster.between
     speed = near.ring_bandwidth
     if nodes > 1:
@@ -76,6 +76,11 @@ def swap_seconds(
     far = crossing * nbytes * (ranks - inside) / ranks / _adapter_bandwidth(cluster)
     latency = cluster.between.latency if inside < ranks else cluster.inside.latency
     return latency + max(near, far)
+
+
+def nodes_of_group(cluster: Cluster, ranks: int, apart: int) -> int:
+    """Over how many nodes a group is spread."""
+    return -(-ranks // _on_a_node(cluster, ranks, apart))
 
 
 def _on_a_node(cluster: Cluster, ranks: int, apart: int) -> int:

@@ -68,7 +68,7 @@ class Search:
 
     def on(self, mesh: Mesh) -> list[Plan] | Refused:
         """The best plan for each schedule, stage and recomputation, or why there is none."""
-        layers = stage_layers(self.model.layers, mesh.pipeline)
+        layers = stage_layers(self.model.layers, mesh.pipeline, self.software.uneven_stages)
         if layers is None:
             return Refused(mesh, f"{self.model.layers} layers {OVER} {mesh.pipeline} stages")
         uneven = self._uneven(mesh)

@@ -5,13 +5,24 @@ mesh). `accuracy.error_table` shows them all.
 
     published_run.py         what a run is
     published_megatron.py    Megatron-LM and DeepSpeed on A100s
-    published_dense.py       programs of today
+    published_dense.py       programs of today; one run with long sequences
+    published_experts.py     mixtures of experts
 """
 
-from .published_dense import DENSE_RUNS, LLAMA_2, LLAMA_3_405B, LLAMA_65B
+from .published_dense import DENSE_RUNS, LLAMA_2, LLAMA_3_405B, LLAMA_3_405B_LONG, LLAMA_65B
+from .published_experts import EXPERT_RUNS
 from .published_megatron import MEGATRON_RUNS, MEGATRON_TABLE_1
 from .published_run import Run
 
-RUNS = (*MEGATRON_RUNS, *DENSE_RUNS)
+RUNS = (*MEGATRON_RUNS, *DENSE_RUNS, *EXPERT_RUNS)
 
-__all__ = ["LLAMA_2", "LLAMA_3_405B", "LLAMA_65B", "MEGATRON_TABLE_1", "RUNS", "Run"]
+__all__ = [
+    "EXPERT_RUNS",
+    "LLAMA_2",
+    "LLAMA_3_405B",
+    "LLAMA_3_405B_LONG",
+    "LLAMA_65B",
+    "MEGATRON_TABLE_1",
+    "RUNS",
+    "Run",
+]

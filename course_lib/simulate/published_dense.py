@@ -14,7 +14,7 @@ from .cluster import Cluster, dgx_a100, dgx_a100_40gb, dgx_h100
 from .memory import MEGATRON_BF16, MIXED_ADAM
 from .models import MODELS
 from .published_run import Run
-from .training_programs import FLASH_ATTENTION_1, MODERN
+from .training_programs import FLASH_ATTENTION_1, GATHERED_CONTEXT, MODERN
 
 LLAMA_65B = Run(
     name="LLaMA 65B",
@@ -50,6 +50,16 @@ LLAMA_3_405B_16K = replace(
     mesh=Mesh(data=128, tensor=8, pipeline=16),
     global_batch=128 * 16,
     flops_per_second=400e12,
+)
+# 16 sequences for each replica, of which there are 16,384 / (8 x 16 x 16)
+LLAMA_3_405B_LONG = replace(
+    LLAMA_3_405B_16K,
+    name="Llama 3 405B, 131072 tokens",
+    model=replace(MODELS["Llama 3 405B"], seq=131072),
+    mesh=Mesh(data=8, tensor=8, context=16, pipeline=16),
+    global_batch=8 * 16,
+    flops_per_second=380e12,
+    software=GATHERED_CONTEXT,
 )
 _MPT = (  # cluster, model, devices, microbatch, accumulated, recomputed, MFU in per cent
     (dgx_a100, "70B", 64, 8, 4, True, 53.33),
@@ -152,4 +162,11 @@ def _fsdp(
 
 MPT = tuple(_mpt())
 LLAMA_2 = tuple(_llama_2())
-DENSE_RUNS = (LLAMA_65B, LLAMA_3_405B, LLAMA_3_405B_16K, *MPT, *LLAMA_2)
+DENSE_RUNS = (
+    LLAMA_65B,
+    LLAMA_3_405B,
+    LLAMA_3_405B_16K,
+    LLAMA_3_405B_LONG,
+    *MPT,
+    *LLAMA_2,
+)

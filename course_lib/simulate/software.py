@@ -38,6 +38,12 @@ class Software:
     messages           collectives that a layer's parameters travel in
     sends              share of an adapter's bandwidth that messages between stages reach
     interleaves_from   stages from which on a schedule can be interleaved
+    uneven_stages      some stages may have a layer more than others
+    once_per_node      a token travels to each node once, and from there to all its experts on it
+    hides_experts      tokens travel to their experts while the device computes for another
+                       microbatch
+    products           how much faster its matrix products are than those of 16 bits: 2 on a
+                       device of today with 8 bits, by the data sheet
     stops_early        a recomputed forward ends before the layer's last product, whose result no
                        backward needs
     keeps              parameters of the largest layer that stays gathered from its recomputed
@@ -60,6 +66,10 @@ class Software:
     messages: int = 1
     sends: float = 1.0
     interleaves_from: int = 2
+    uneven_stages: bool = False
+    once_per_node: bool = False
+    hides_experts: bool = False
+    products: float = 1.0
     stops_early: bool = False
     keeps: float = math.inf
     converts: bool = False
@@ -70,6 +80,8 @@ class Software:
             share = getattr(self, field)
             if share is not None and not 0 < share <= 1:
                 raise ValueError(f"{self.name}: {field} = {share} is a share, 0 to 1")
+        if not self.products > 0:
+            raise ValueError(f"{self.name}: products = {self.products}, more than 0")
         if not self.passes >= 0:
             raise ValueError(f"{self.name}: passes = {self.passes}, at least 0")
         for field in ("rings", "messages", "interleaves_from"):
@@ -154,14 +166,18 @@ class Software:
     def logits_seconds(
         self, model: Transformer, device: Device, micro_batch: int, tensor: int
     ) -> float:
-        """The output layer's forward and backward of one microbatch; logits are fp32."""
+        """The output layer's forward and backward of one microbatch.
+
+        Its products stay in 16 bits where others have fewer, and logits are fp32.
+        """
         tokens = micro_batch * model.seq
         products = 2 * tokens * model.hidden * model.vocab / tensor
         moved = 4 * tokens * model.vocab / tensor
-        return 3 * (self._products(device, products) + self._moves(device, moved))
+        in_16_bits = self.products * self._products(device, products)
+        return 3 * (in_16_bits + self._moves(device, moved))
 
     def _products(self, device: Device, operations: float) -> float:
-        return operations / (self.matrix * device.matmul_flops)
+        return operations / (self.products * self.matrix * device.matmul_flops)
 
     def _moves(self, device: Device, nbytes: float) -> float:
         return self.passes * nbytes / device.memory_bandwidth

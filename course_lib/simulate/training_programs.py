@@ -67,3 +67,19 @@ MODERN = Software(
 FLASH_ATTENTION_1 = replace(MODERN, name="a program of 2022", attention=0.33)
 # Keys and values are gathered before attention (Llama Team 2024, section 3.3.2).
 GATHERED_CONTEXT = replace(MODERN, name="a program that gathers keys", ring_attention=False)
+# PyTorch's pipelines are cut between any two layers. DeepEP forwards tokens inside of a node (its
+# README). Transformer Engine takes cuDNN's attention on H100s, which is about as fast as
+# FlashAttention-3, 1.5 to 2 times FlashAttention-2's 35 % (Shah et al. 2024, abstract, Figure 5).
+NEMO_AUTOMODEL = replace(
+    MODERN, name="NeMo AutoModel", uneven_stages=True, once_per_node=True, attention=1.75 * 0.35
+)
+# Products in 8 bits, tokens that go to each node once, and travel behind the other half of a
+# two-way pipeline (DeepSeek-AI 2024, sections 3.2 and 3.3)
+DEEPSEEK_V3 = replace(
+    MODERN,
+    name="DeepSeek's program",
+    uneven_stages=True,
+    once_per_node=True,
+    hides_experts=True,
+    products=2.0,
+)

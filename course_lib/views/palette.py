@@ -51,6 +51,8 @@ STEP = {
     "compute": Fill("#0072b2", ink=PAPER),
     "bubble": Fill("#cccccc"),
     "tensor": Fill("#d55e00", ink=PAPER),
+    "context": Fill("#8fc9ec"),
+    "expert": Fill("#5c2a5e", ink=PAPER),
     "pipeline": Fill("#f2d264", "//"),
     "data": Fill("#00694d", ink=PAPER),
     "update": Fill("#f4d9e8", ".."),

@@ -12,7 +12,10 @@ from .palette import MEMORY, STEP
 from .units import size_text, time_text
 from .view import View, said
 
-SHOWN = ("GPT-2 1.5B", "7.5B", "LLaMA 65B", "GPT-3 175B", "Llama 3 405B", "1T")
+SHOWN = (
+    *("GPT-2 1.5B", "7.5B", "Mixtral 8x7B", "LLaMA 65B", "GPT-3 175B", "Llama 3 405B"),
+    *("DeepSeek-V3", "1T"),
+)
 _ROWS, _ROW = 8, 38  # meshes, and pixels for each
 _HELD = ("parameters", "gradients", "optimizer", "activations")
 
@@ -58,6 +61,7 @@ def plan_explorer() -> Explorer:
 
 def _draw(plans: Plans, shown: list[Plan]) -> Picture:
     best = shown[0]
+    spent = {part: fill for part, fill in STEP.items() if any(getattr(p.step, part) for p in shown)}
     days = best.days(300e9)
     picture = Picture(
         f"{plans.model.parameters / 1e9:.3g}B parameters on {plans.cluster.size} × "
@@ -76,10 +80,10 @@ def _draw(plans: Plans, shown: list[Plan]) -> Picture:
         picture.text(memory.left - 10, y + 11, _mesh(each), SMALL, "end")
         picture.text(memory.left - 10, y + 25, _options(each), SMALL, "end", ink="soft")
         held = {part: getattr(each.memory, part) for part in _HELD}
-        times = {part: getattr(each.step, part) for part in STEP}
+        times = {part: getattr(each.step, part) for part in spent}
         for field, parts, fills, text, limit in (
             (memory, held, MEMORY, size_text, 1.08 * capacity),
-            (step, times, STEP, time_text, 1.34 * longest),
+            (step, times, spent, time_text, 1.34 * longest),
         ):
             pixels = (field.right - field.left) / limit
             end = stack(
@@ -96,13 +100,17 @@ def _draw(plans: Plans, shown: list[Plan]) -> Picture:
     picture.text(x, picture.height + 2, words, SMALL, "middle", ink="alarm")
     picture.height += 6
     picture.key({part: MEMORY[part] for part in _HELD})
-    picture.key(STEP)
+    picture.key(spent)
     return picture
 
 
 def _mesh(plan: Plan) -> str:
+    """The axes by name; those that few models need in short, and only where they are used."""
     mesh = plan.mesh
-    return f"data {mesh.data} x tensor {mesh.tensor} x pipe {mesh.pipeline}"
+    axes = [f"data {mesh.data}", f"tensor {mesh.tensor}", f"pipe {mesh.pipeline}"]
+    further = (("con", mesh.context), ("exp", mesh.expert))
+    more = [f"{axis} {size}" for axis, size in further if size > 1]
+    return ", ".join([*axes, *more]) if more else " x ".join(axes)
 
 
 def _options(plan: Plan) -> str:

@@ -3,20 +3,9 @@
 import pytest
 
 from course_lib.simulate import MODELS
-from course_lib.simulate.contest import (
-    REQUESTS,
-    TABLE_2,
-    all_data_parallel,
-    all_zero_3,
-    asked,
-    asked_of,
-    compare,
-    compare_published,
-    leaderboard,
-    megatrons_rule,
-    rank_correlation,
-    ways,
-)
+from course_lib.simulate.contest import REQUESTS, asked, asked_of, leaderboard, ways
+from course_lib.simulate.rules_of_thumb import all_data_parallel, all_zero_3, megatrons_rule
+from course_lib.simulate.scoring import TABLE_2, compare, compare_published, rank_correlation
 from course_lib.simulate.training_programs import MODERN
 
 

@@ -14,7 +14,15 @@ from course_lib.simulate import (
     training_days,
 )
 from course_lib.simulate.accuracy import error, error_table, fit, ranking, root_mean_square
-from course_lib.simulate.published import LLAMA_2, LLAMA_3_405B, LLAMA_65B, MEGATRON_TABLE_1, RUNS
+from course_lib.simulate.published import (
+    EXPERT_RUNS,
+    LLAMA_2,
+    LLAMA_3_405B,
+    LLAMA_3_405B_LONG,
+    LLAMA_65B,
+    MEGATRON_TABLE_1,
+    RUNS,
+)
 from course_lib.simulate.training_programs import (
     DEEPSPEED_2021,
     MEGATRON_2022,
@@ -46,14 +54,20 @@ def test_rows_that_were_fitted_are_met_within_6_percent(name, errors):
 
 def test_what_was_not_fitted_is_as_near_as_the_text_says(errors):
     held_out = [errors[run.name] for run in RUNS if not run.fitted]
-    assert len(held_out) == 58
-    assert root_mean_square(held_out) < 0.09
+    assert len(held_out) == 64
+    assert root_mean_square(held_out) < 0.085
 
 
 def test_runs_that_were_looked_up_last_are_no_further_off(errors):
     last = [errors[run.name] for run in LLAMA_2]
     assert len(last) == 6
     assert root_mean_square(last) < 0.10
+
+
+def test_long_sequences_and_experts_are_no_further_off(errors):
+    added = [errors[run.name] for run in (LLAMA_3_405B_LONG, *EXPERT_RUNS)]
+    assert len(added) == 6
+    assert root_mean_square(added) < 0.15
 
 
 def test_only_the_table_of_megatron_was_fitted():
@@ -241,4 +255,4 @@ def test_every_row_shows_its_error():
     assert rows[0].split()[:3] == ["Megatron-LM", "1.7B", "137"]
     assert [row for row in rows if "fitted" in row][:10] == rows[:10]
     assert rows[-2].startswith("10 fitted: ")
-    assert rows[-1].startswith("58 held out: ")
+    assert rows[-1].startswith("64 held out: ")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.simulate import Transformer, dgx_a100, plan
+from course_lib.simulate import Mixture, Transformer, dgx_a100, dgx_h100, plan
 from course_lib.views.palette import MEMORY
 from course_lib.views.plan_explorer import SHOWN, plan_explorer, plan_view, planned
 from tests.views.reading import Moved, boxes, words
@@ -29,6 +29,15 @@ def test_one_bar_a_mesh_whose_parts_are_the_plans(plans):
         first = next(iter(pixels.values())) / amounts[0]
         assert list(pixels.values()) == pytest.approx([first * n for n in amounts], rel=0.001)
     assert list(times.values()) == sorted(times.values())
+
+
+def test_axes_that_few_models_need_are_shown_where_they_are_used(plans):
+    assert not {"context", "expert"} & {*words(plan_view(plans))}
+    mixture = Mixture(24, 2048, 16, seq=4096, vocab=51200, experts=8)
+    view = plan_view(plan(mixture, dgx_h100.with_nodes(2), 64, allow=lambda m: m.expert == 8))
+    assert "expert" in {*words(view)}
+    assert any(word.endswith(", exp 8") for word in words(view))
+    assert any(box.key == "expert" for box in boxes(view))
 
 
 def test_the_words_are_the_table(plans):

@@ -18,7 +18,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import number
-from course_lib.simulate import contest
+from course_lib.simulate import contest, scoring
 from course_lib.simulate.plans import Plan
 from course_lib.simulate.training_programs import MODERN
 
@@ -39,7 +39,7 @@ Priced = list[tuple[float, float]]
 def _cases(rng: random.Random) -> list[Case]:
     requests = [contest.Request("7.5B", 4, 512), contest.Request("GPT-3 175B", 128, 1536)]
     cases = [_case(request) for request in (*requests, rng.choice(_DRAWN))]
-    asked = [contest.asked_of(run) for run in contest.TABLE_2]
+    asked = [contest.asked_of(run) for run in scoring.TABLE_2]
     return [*cases, Case(1, "the twelve runs of Megatron-LM's Table 2", {"asked": asked})]
 
 
@@ -110,7 +110,7 @@ def _memory(case: Case, plans: Sequence[Plan], priced: Priced) -> Finding | None
 
 def _time(case: Case, plans: Sequence[Plan], priced: Priced) -> Finding | None:
     """Is its order right, and its first choice?"""
-    score = contest.compare(plans, priced, _request(case).cluster.device.memory)
+    score = scoring.compare(plans, priced, _request(case).cluster.device.memory)
     if _good(score):
         return None
     return Finding(
@@ -123,7 +123,7 @@ def _time(case: Case, plans: Sequence[Plan], priced: Priced) -> Finding | None:
 
 
 def _published(case: Case, priced: Priced) -> Finding | None:
-    score = contest.compare_published([seconds for _, seconds in priced])
+    score = scoring.compare_published([seconds for _, seconds in priced])
     if _good(score):
         return None
     return Finding(
@@ -134,7 +134,7 @@ def _published(case: Case, priced: Priced) -> Finding | None:
     )
 
 
-def _good(score: contest.Score) -> bool:
+def _good(score: scoring.Score) -> bool:
     fits = score.regret is not None and score.regret <= _REGRET
     return fits and score.correlation >= _SAME_ORDER
 
