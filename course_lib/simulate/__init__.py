@@ -1,4 +1,19 @@
-"""What a cluster would do: clusters, costs, memory, schedules played and recordings replayed."""
+"""What a cluster would do: clusters, costs, memory, schedules played and recordings replayed.
+
+In the order in which to read, each line by itself:
+
+    machines       hardware, cluster
+    collectives    costs, collectives; data_parallel and convnets for a step that overlaps
+    models         transformer, mixture, models
+    memory         memory, offload; calculators for what DeepSpeed and Megatron print
+    schedules      engine, pipeline; blocking for sends that wait
+    recordings     programs, transfers, replaying
+    planning       planner, plan_search, plan_remedies, plans
+      what it adds up   software, training_programs; mesh_stages, mesh_memory, mesh_traffic,
+                        layer_traffic, mesh_time
+      is it right?      published (published_run, _megatron, _dense, _experts), accuracy
+      your own          contest, scoring, rules_of_thumb
+"""
 
 from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Span, Timeline, Track
 from course_lib.techniques.mesh import Mesh

@@ -35,7 +35,8 @@ MEGATRON_2022 = replace(
 )
 # Around Megatron-LM's layers, DeepSpeed's pipeline, which does not interleave, and an optimizer for
 # bfloat16 that sums gradients in fp32: `hp_grad.add_(lp_grad.to(float))`
-# (deepspeed/runtime/bf16_optimizer.py). BigScience found it "a bit slower" than fp16's.
+# (deepspeed/runtime/bf16_optimizer.py of 2022; what MT-NLG had before was not published).
+# BigScience found it "a bit slower" than fp16's.
 MEGATRON_DEEPSPEED = replace(
     MEGATRON_2021, name="Megatron-LM's layers in DeepSpeed's pipeline", converts=True
 )
