@@ -157,9 +157,9 @@ print("your guesses:", guessed(guess_total, guess_active))
 def route_tokens(logits, k):
     """logits (T, E) -> experts (T, k) int64, weights (T, k), counts (E,) int64."""
     ### BEGIN SOLUTION
-    weights, experts = logits.softmax(-1).topk(k)
+    weights, experts = logits.softmax(1).topk(k)
     if k > 1:
-        weights = weights / weights.sum(-1, keepdim=True)
+        weights = weights / weights.sum(1, keepdim=True)
     return experts, weights, torch.bincount(experts.flatten(), minlength=logits.shape[1])
     ### END SOLUTION
 
@@ -534,7 +534,7 @@ def balancing_loss(logits, experts):
     number = logits.shape[1]
     counts = torch.bincount(experts.flatten(), minlength=number)
     dist.all_reduce(counts)
-    return number * (counts / counts.sum() * logits.softmax(-1).mean(0)).sum()
+    return number * (counts / counts.sum() * logits.softmax(1).mean(0)).sum()
     ### END SOLUTION
 
 

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from course_lib.checks import seeds
-from course_lib.checks.collecting import Job, collect_job
-from course_lib.checks.judging import judge_case
+from course_lib.checks.collecting import Job, Trouble, collect_job
+from course_lib.checks.exercise import Case
+from course_lib.checks.judging import judge_case, judge_trouble
 from course_lib.checks.known_answers import known_answers
 from course_lib.checks.registry import all_exercises
 
@@ -65,3 +66,10 @@ def test_a_right_outcome_is_wrong_for_other_inputs():
     outcome = collect_job(RIGHT, Job(exercise, (public,)))
     assert judge_case(exercise, public, outcome.observations[0]) is None
     assert judge_case(exercise, hidden, outcome.observations[0]) is not None
+
+
+@pytest.mark.parametrize(("kind", "told"), [("stuck", True), ("killed", True), ("failed", False)])
+def test_the_clue_of_a_case_is_told_where_no_rank_says_itself_what_happened(kind, told):
+    case = Case(2, "a case", {}, clue="sizes that do not fit")
+    finding = judge_trouble(case, Trouble(kind, "a report"))
+    assert finding.likely == ("sizes that do not fit" if told else "")

@@ -57,7 +57,8 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     seen["another"] = plain(answer(other, [2 * s for s in sent], [2 * r for r in received]))
     if isinstance(output, torch.Tensor) and output.requires_grad and output.shape == weights.shape:
         with record_function(BACKWARD):
-            (output * weights).sum().backward()
+            # Through a transposition, so that the gradient which comes is not contiguous.
+            (output.T * weights.T.contiguous()).sum().backward()
         seen["gradient"] = plain(rows.grad)
     return seen
 

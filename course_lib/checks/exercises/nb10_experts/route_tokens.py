@@ -53,9 +53,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         kind = kind_of(answered)
         return Finding("three tensors are asked: experts, weights and counts", got=kind)
     logits = case.data["logits"].clone().requires_grad_()
-    experts = torch.tensor(
-        [sorted(range(len(row)), key=lambda e, row=row: -row[e])[:k] for row in logits.tolist()]
-    )
+    experts = torch.tensor([_best(row, k) for row in logits.tolist()])
     weights = _weights(logits, experts)
     (weights * case.data["loss"]).sum().backward()
     return (
@@ -64,6 +62,11 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         or _wrong_counts(answered[2], experts, logits.shape[1])
         or _wrong_gradient(seen["gradient"], logits, k)
     )
+
+
+def _best(row: list[float], k: int) -> list[int]:
+    """The places of the k largest, the largest first."""
+    return sorted(range(len(row)), key=row.__getitem__, reverse=True)[:k]
 
 
 def _weights(logits: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
