@@ -16,7 +16,7 @@ from .view import View
 
 Step = Sequence[Sequence[int]]
 _SERVED, _DROPPED = Fill("#0072b2", ink=PAPER), Fill("#d55e00", "//", PAPER)
-_HIGH, _FLOWS, _BARS = 210, 250, 300  # pixels: of the upper part, and where it is cut
+_HIGH, _FLOWS, _BARS = 210, 236, 300  # pixels: of the upper part, and where it is cut
 _CELL = 15  # pixels of an expert's line below
 
 
