@@ -6,7 +6,7 @@ know them. `course_lib` calls `bind` when one of its names is first used in a ke
 
 from course_lib import shown
 from course_lib.checks.verdict import Verdict
-from course_lib.ranks import RankTimeout
+from course_lib.ranks import RankInterrupt, RankTimeout
 from course_lib.views.hang import hang
 from course_lib.views.verdict_card import Card, verdict_card
 
@@ -14,12 +14,13 @@ from course_lib.views.verdict_card import Card, verdict_card
 def bind() -> None:
     """Register the forms."""
     shown.register(RankTimeout, draw_hang)
+    shown.register(RankInterrupt, draw_hang)
     shown.register(Verdict, draw_verdict)
 
 
-def draw_hang(error: RankTimeout) -> str:
+def draw_hang(error: RankTimeout | RankInterrupt) -> str:
     """Who waits for whom, if anybody does and it is known."""
-    if error.trace is None:
+    if error.trace is None or not error.failures:
         return ""
     elsewhere = {
         rank: "is still running" if failure.kind == "stuck" else failure.what

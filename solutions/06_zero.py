@@ -326,8 +326,9 @@ def careless(model, make_optimizer):
         mine.copy_(everything.chunk(dist.get_world_size())[dist.get_rank()].view_as(mine))
         return SimpleNamespace(wait=lambda: None)  # for those who ask for a handle
 
-    # In this rank, which ends with the run.
-    dist.reduce_scatter = dist.reduce_scatter_tensor = all_reduce_and_cut
+    # In this rank, which ends with the run. (The last name is what torch before 2.13 has.)
+    for name in ("reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor"):
+        setattr(dist, name, all_reduce_and_cut)
     return zero1(model, make_optimizer)
 
 

@@ -160,4 +160,5 @@ def test_an_interrupt_tells_what_a_time_out_tells(shared: Kernel, tmp_path, cell
     assert "rank 0  waits to receive 1 float32 from rank 1" in out.traceback
     assert "time.sleep(600)" in out.traceback
     assert "course_lib" not in out.traceback
+    assert any("course-view" in shown.get("text/html", "") for shown in out.displays)
     assert shared.ranks() == []
