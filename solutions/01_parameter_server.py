@@ -485,7 +485,7 @@ def in_order_of_arrival():
 
 
 def histogram(staleness):
-    """Such as "1 step: 7 pushes", for every staleness that occurred."""
+    """Such as "7 late: 30x", for every staleness that occurred."""
     counts = sorted(Counter(staleness).items())
     return ", ".join(f"{number} late: {pushes}x" for number, pushes in counts)
 
