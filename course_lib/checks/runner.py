@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 from .collecting import collect_job
-from .examining import examine
+from .examining import examine, examine_briefly
 from .exercise import Exercise
 from .verdict import Verdict
 
@@ -17,3 +17,8 @@ def run_check(
     timeout: seconds for the ranks of each run, in place of the exercise's own.
     """
     return examine(exercise, rng, lambda jobs: (collect_job(answer, job, timeout) for job in jobs))
+
+
+def run_briefly(exercise: Exercise, answer: Callable, rng: random.Random) -> Verdict:
+    """As `run_check`, but whatever fails first is told, which takes less time."""
+    return examine_briefly(exercise, rng, lambda jobs: (collect_job(answer, j) for j in jobs))

@@ -1,6 +1,7 @@
 """Small changes to right answers: which there are, and that the checks notice a sample of them."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,8 @@ def after(body: str) -> set[str]:
         ("return a", {"pass", "return a.detach()"}),
         ("return g(a, b)", {"pass", "return g(b, a)"}),
         ("return g(a, group=b)", {"pass", "return g(a)"}),
+        ("return max(a, b)", {"pass", "return min(a, b)"}),
+        ("return zip(a, strict=True)", {"pass"}),
         ("return range(a)", {"pass", "return range(a + 1)", "return range(a - 1)"}),
         ("return a[b:]", {"pass", "return a[:]"}),
         ("return dist.get_rank(b)", {"pass", "return 0"}),
@@ -74,6 +77,13 @@ def test_every_explanation_is_of_a_mutant_that_there_is():
     assert all(reason for reasons in SAME.values() for reason in reasons.values())
 
 
+def test_the_readme_says_how_many_there_are():
+    same = sum(map(len, SAME.values()))
+    readme = " ".join((Path(__file__).parents[2] / "README.md").read_text("utf-8").split())
+    assert f"puts all {len(EVERY)} to the checks, which reject {len(EVERY) - same}." in readme
+    assert f"The other {same} are as right as before" in readme
+
+
 def test_what_was_tried_is_not_tried_again(tmp_path, monkeypatch):
     tried = []
 
@@ -87,3 +97,18 @@ def test_what_was_tried_is_not_tried_again(tmp_path, monkeypatch):
     assert [fate.mutant for fate in first] == tried == SAMPLE[:3]
     assert list(fates(SAMPLE[:3], 1, kept)) == first
     assert len(tried) == 3
+
+
+def test_what_passed_is_tried_again_when_the_library_has_changed(tmp_path, monkeypatch):
+    tried = []
+
+    def put(mutant: Mutant) -> Fate:
+        tried.append(mutant)
+        return Fate(mutant, mutant is SAMPLE[0], "")
+
+    monkeypatch.setattr("tests.mutants.score.put_to_the_check", put)
+    kept = tmp_path / "mutants.json"
+    list(fates(SAMPLE[:2], 1, kept))
+    monkeypatch.setattr("tests.mutants.score._library", lambda: "another")
+    list(fates(SAMPLE[:2], 1, kept))
+    assert tried == [SAMPLE[0], SAMPLE[1], SAMPLE[0]]

@@ -51,6 +51,10 @@ _DROPPED = (
     "requires_grad_",
     "float",
 )
+_EITHER_WAY = frozenset({"max", "min", "maximum", "minimum", "gcd", "isclose", "transpose"})
+"""Functions whose first two arguments may change places (of `x.transpose`, two dimensions)."""
+_SAYS_NOTHING = frozenset({"strict"})
+"""Options that change nothing where a program is right, as `zip`'s."""
 _CONSTANTS = {"get_rank": 0, "get_world_size": 2}
 
 
@@ -107,6 +111,8 @@ def _inside(statement: ast.stmt) -> Iterator[ast.AST]:
     nodes: list[ast.AST] = [statement]
     while nodes:
         node = nodes.pop()
+        if isinstance(node, ast.keyword) and node.arg in _SAYS_NOTHING:
+            continue
         yield node
         if isinstance(node, ast.FunctionDef):
             continue  # a nested function's defaults and annotations say little
@@ -158,9 +164,12 @@ def _call(node: ast.AST) -> Iterator[ast.AST]:
     """Arguments swapped, a keyword left out, a copy not made, a range one longer or shorter."""
     if not isinstance(node, ast.Call):
         return
-    if len(node.args) >= 2 and not any(isinstance(a, ast.Starred) for a in node.args[:2]):
+    swaps = len(node.args) >= 2 and _called(node) not in _EITHER_WAY
+    if swaps and not any(isinstance(a, ast.Starred) for a in node.args[:2]):
         yield _with(node, args=[node.args[1], node.args[0], *node.args[2:]])
-    for i, _ in enumerate(node.keywords):
+    for i, keyword in enumerate(node.keywords):
+        if keyword.arg in _SAYS_NOTHING:
+            continue
         yield _with(node, keywords=node.keywords[:i] + node.keywords[i + 1 :])
     if isinstance(node.func, ast.Attribute) and node.func.attr in _DROPPED:
         yield node.func.value
