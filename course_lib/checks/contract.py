@@ -6,7 +6,7 @@ groups may come, what may be sent and held. `Contract.text` is what a learner re
 no word in a contract.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ POINT_TO_POINT = frozenset({"send", "recv"})
 GENERAL = (
     "Unless an exercise says otherwise, your function leaves its arguments and the global states "
     "of random generators as they were, can be called again with other sizes, keeps nothing from "
-    "one call to the next, and sends only what its result is made of."
+    "one call to the next, runs no forward pass twice, and sends only what its result is made of."
 )
 
 
@@ -41,6 +41,8 @@ class Contract:
     holds: what may be held in memory, and when, in words.
     overlaps: what must go on while something else does, in words.
     any_order: whether the order of what is returned is free.
+    runs: how often each module that is passed in, by itself or in a list, runs forward in a call,
+        by the arguments; None where that is free (`laws.runs_once`).
     causal: whether every message must make a difference to some result (`laws.causal`).
     held: the bytes that may live between calls, made by the answer, by case and rank (`laws.held`).
     may: what may be left behind, of "hooks" (on its arguments), "groups", "threads", "files" and
@@ -61,6 +63,7 @@ class Contract:
     holds: str = ""
     overlaps: str = ""
     any_order: bool = False
+    runs: Callable[[Mapping[str, Any]], int] | None = None
     causal: bool = True
     held: Callable[[Any, int], int] | None = None
     may: frozenset[str] = frozenset()

@@ -21,6 +21,13 @@ def numbers(value: Any, count: int) -> list[float] | None:
     return sure if len(sure) == len(found) == count else None
 
 
+def whole(value: Any) -> int | None:
+    """A whole number of Python, or a tensor with one; None for anything else, 4.0 as well."""
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def near(value: Any, want: float, relative: float) -> bool:
     """Whether a number is `want`; one in a tensor, to the digits that its dtype has."""
     got = number(value)

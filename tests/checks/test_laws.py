@@ -1,5 +1,6 @@
 """Each law rejects an answer that breaks it and nothing else, and lets the right ones pass."""
 
+import itertools
 import random
 import threading
 from typing import Any
@@ -327,6 +328,17 @@ def descent_that_keeps_gradients(model):
     return keep_and_step
 
 
+def descent_that_keeps_more_each_time(model):
+    """Nothing after the first step, and a gradient in two copies after the second."""
+    kept, step, count = [], descent(model), itertools.count()
+
+    def keep_and_step():
+        kept.extend(model.weight.grad * factor for factor in range(2 * next(count)))
+        step()
+
+    return keep_and_step
+
+
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
@@ -334,6 +346,7 @@ def descent_that_keeps_gradients(model):
         (descent_with_another_parameter, "`model.weight` is another tensor than before the call"),
         (descent_in_eval_mode, "its mode (train or eval)"),
         (descent_with_a_hook, "1 more hooks than before the call"),
+        (descent_that_keeps_more_each_time, "between calls more is kept in memory than is due"),
         (descent_that_keeps_gradients, "between calls more is kept in memory than is due"),
     ],
 )

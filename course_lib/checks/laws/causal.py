@@ -107,6 +107,8 @@ class _Tamper:
 
 def _from_others(event: CommEvent, written: list[torch.Tensor]) -> list[torch.Tensor]:
     """The parts of a gathered list, or of a gathered tensor, that come from other ranks."""
+    if event.op in ("reduce", "gather") and event.peer != event.rank:
+        return []  # what is left on a rank that is not the root is nobody's result
     me, n = event.ranks.index(event.rank), len(event.ranks)
     if event.op not in ("all_gather", "gather", "all_to_all"):
         return written

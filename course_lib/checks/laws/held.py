@@ -4,11 +4,18 @@ Not only `.grad` and the optimizer's state: a shard that is a view keeps the who
 does a list in a closure. So one case is run with its memory recorded. Counted is what came to be
 while the answer ran or in a backward pass, and still lives when the answer, or a function that it
 returned, has come back.
+
+A thread of gloo lets go of what it sent a moment after the call has returned, so a call is over
+when all other threads of its process sleep.
 """
 
+import contextlib
 import random
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -21,6 +28,9 @@ from ._law import Law
 
 BACKWARD = "check: backward"  # what exercises put around loss.backward()
 _ANSWER = "check: answer"
+_OURS = (_ANSWER, BACKWARD)
+_THREADS = Path("/proc/self/task")
+_BETWEEN_LOOKS, _A_WHILE, _PATIENCE = 0.001, 0.05, 1.0  # seconds
 _SLACK = 64  # bytes: step counters, and numbers such as a norm
 
 
@@ -51,23 +61,43 @@ class _OnRank:
     on_rank: Callable[[Callable, Case], Any]
 
     def __call__(self, answer: Callable, case: Case) -> None:
-        self.on_rank(_labelled(answer, _ANSWER), case)
+        self.on_rank(_labelled(answer), case)
 
 
-def _labelled(function: Callable, name: str) -> Callable:
+def _labelled(function: Callable) -> Callable:
     def call(*args: Any, **kwargs: Any) -> Any:
-        with record_function(name):
+        with record_function(_ANSWER):
             returned = function(*args, **kwargs)
-        return _with_labels(returned, name)
+            _until_threads_sleep()
+        return _with_labels(returned)
 
     return call
 
 
-def _with_labels(returned: Any, name: str) -> Any:
-    """Functions in what was returned, each with a label of its own: its place in it."""
+def _with_labels(returned: Any) -> Any:
+    """Functions in what was returned, each with a label as well."""
     if type(returned) in (list, tuple):
-        return type(returned)(_with_labels(x, f"{name}, {i}") for i, x in enumerate(returned))
-    return _labelled(returned, f"{name}, returned") if _is_function(returned) else returned
+        return type(returned)(_with_labels(each) for each in returned)
+    return _labelled(returned) if _is_function(returned) else returned
+
+
+def _until_threads_sleep() -> None:
+    """Twice in a row, since one that has been woken up may not run yet; a second at most."""
+    if not _THREADS.exists():  # not Linux
+        time.sleep(_A_WHILE)
+        return
+    asleep, end = 0, time.monotonic() + _PATIENCE
+    while asleep < 2 and time.monotonic() < end:
+        time.sleep(_BETWEEN_LOOKS)
+        asleep = asleep + 1 if all(map(_sleeps, _THREADS.iterdir())) else 0
+
+
+def _sleeps(thread: Path) -> bool:
+    if int(thread.name) == threading.get_native_id():
+        return True
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0] == "S"
+    return True
 
 
 def _is_function(value: Any) -> bool:
@@ -82,7 +112,7 @@ def _judge(due: Callable[[Case, int], int], case: Case, observation: Observation
         blocks = [block for block in trace.blocks if block.rank == rank]
         ours = [block for block in blocks if _made_by_answer(block, labels)]
         most = due(case, rank)
-        for kept in _kept_by_function(ours, labels):
+        for kept in _kept_after_calls(ours, labels):
             if sum(kept) > most + _SLACK:
                 return Finding(
                     "the result is right, but between calls more is kept in memory than is due: "
@@ -95,24 +125,17 @@ def _judge(due: Callable[[Case, int], int], case: Case, observation: Observation
     return None
 
 
-def _kept_by_function(ours: list[Block], labels: list[Label]) -> Iterator[list[int]]:
-    """Sizes of what lives on after a function's calls: after the one that leaves least."""
-    after: dict[str, list[list[int]]] = {}
+def _kept_after_calls(ours: list[Block], labels: list[Label]) -> Iterator[list[int]]:
+    """Sizes of what lives on after each call."""
     for label in labels:
-        if label.name.startswith(_ANSWER):
-            sizes = [_size_at(block, label.end) for block in ours]
-            after.setdefault(label.name, []).append([size for size in sizes if size])
-    for kept in after.values():
-        yield min(kept, key=sum)
-
-
-def _is_marked(label: Label) -> bool:
-    return label.name == BACKWARD or label.name.startswith(_ANSWER)
+        if label.name == _ANSWER:
+            sizes = (_size_at(block, label.end) for block in ours)
+            yield [size for size in sizes if size]
 
 
 def _made_by_answer(block: Block, labels: list[Label]) -> bool:
     began = block.steps[0][0]
-    return any(_is_marked(label) and label.start <= began <= label.end for label in labels)
+    return any(label.start <= began <= label.end for label in labels if label.name in _OURS)
 
 
 def _size_at(block: Block, time: float) -> int:

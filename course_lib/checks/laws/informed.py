@@ -18,7 +18,7 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.observe import CommEvent, Recorder
 
 from ._law import Law
-from ._snapshot import leaves, same
+from ._snapshot import difference, frozen, leaves, same
 
 _BOTH = "both"  # the two cases, in the data of the one that the law runs
 _WRITES = frozenset(
@@ -45,6 +45,8 @@ def variations(exercise: Exercise) -> list[Exercise]:
         several = [(one, other) for one, other in pairs if one.world_size > 1]
         # The first case of an exercise may be one that everybody can guess; few ranks are enough.
         drawn = several[:0:-1] or several
+        # Two that are the same show nothing.
+        drawn = [(a, b) for a, b in drawn if difference(frozen(a.data), b.data)] or drawn
         chosen = sorted(drawn, key=lambda pair: pair[0].world_size)[:1]
         return [replace(one, data={_BOTH: (one, other)}) for one, other in chosen]
 
