@@ -218,6 +218,7 @@ EXERCISE = Exercise(
     ),
     passed="ten steps of the whole batch, to 1e-10, whatever the ranks started with",
     contract=Contract(
+        runs=lambda arguments: len(arguments["batches"]),
         changes=("model",),
         moves=("model",),
         takes="rank 0's `batches` is a list of None; ranks start unequal; a frozen or unused "

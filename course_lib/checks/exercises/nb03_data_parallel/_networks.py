@@ -81,8 +81,8 @@ def network_data(rng: random.Random, options: Sequence[str], samples: int) -> di
 
 
 def mean_squares(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """The loss: a mean over the rows."""
-    return nn.functional.mse_loss(outputs, targets)
+    """The loss: a mean over the rows, and another one when its arguments change places."""
+    return nn.functional.mse_loss(1.5 * outputs, targets)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -297,6 +297,7 @@ EXERCISE = Exercise(
     ),
     passed="the gradient of all microbatches, clipped by its own norm and sent once",
     contract=Contract(
+        runs=lambda arguments: len(arguments["microbatches"]),
         changes=("ddp",),
         allowed=frozenset({"all_reduce"}),
         sends="every gradient once for all microbatches",

@@ -90,22 +90,30 @@ def _rows(case: Case, step: int, rank: int) -> slice:
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank, data = dist.get_rank(), case.data
     model = make(data, with_branch=rank == 0)
+    ready: dict[str, float] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:  # before the answer's own hooks, so each comes first
+            parameter.register_post_accumulate_grad_hook(
+                lambda _, name=name: ready.update({name: time.monotonic()})
+            )
     synchronize = answer(model, data["bucket_bytes"])
     if not callable(synchronize):
         return {"synchronize": plain(synchronize)}
     half_way: list[float] = []
     model.first.register_forward_hook(lambda _, __, h: _note_arrival(h, half_way))
-    seen = []
+    seen, moments = [], []
     for step in range(_STEPS):
+        ready.clear()
         rows = _rows(case, step, rank)
         loss = mean_squares(model(data["x"][rows]), data["y"][rows])
         with record_function(BACKWARD):
             loss.backward()
+        moments.append(dict(ready))
         synchronize()
         seen.append({name: plain(p.grad) for name, p in model.named_parameters()})
         _descend(model)
         model.zero_grad()
-    return {"gradients": seen, "half_way": half_way}
+    return {"gradients": seen, "half_way": half_way, "ready": moments}
 
 
 def _note_arrival(output: torch.Tensor, times: list[float]) -> None:
@@ -229,8 +237,12 @@ def _structure(case: Case, observation: Observation) -> Finding | None:
         each = len(events) // _STEPS
         for step in range(_STEPS):
             of_step = events[step * each : (step + 1) * each]
-            finding = _in_time(case, of_step, seen["half_way"][step], rank)
-            if finding := finding or _waits(of_step, seen["half_way"][step], rank):
+            finding = (
+                _in_time(case, of_step, seen["half_way"][step], rank)
+                or _waits(of_step, seen["half_way"][step], rank)
+                or _held_back(case, of_step, seen["ready"][step], rank)
+            )
+            if finding:
                 return finding
     return None
 
@@ -268,10 +280,16 @@ def _sizes(
     return None
 
 
+def _may_wait(case: Case, rank: int) -> bool:
+    """Whether the first bucket may hold what never comes, and all others are behind it."""
+    options = case.data["options"]
+    return UNUSED in options or (BRANCH in options and rank != 0)
+
+
 def _in_time(case: Case, events: list[CommEvent], half_way: float, rank: int) -> Finding | None:
     """`half_way` is when backward came to the first layer: the last layer's gradients are ready."""
-    if UNUSED in case.data["options"] or (BRANCH in case.data["options"] and rank != 0):
-        return None  # the first bucket may hold what never comes, and all others are behind it
+    if _may_wait(case, rank):
+        return None
     if late := [event for event in events if BACKWARD not in event.spans]:
         return Finding(
             "the gradients are right, but all-reduces began after backward had ended, when nothing "
@@ -289,6 +307,31 @@ def _in_time(case: Case, events: list[CommEvent], half_way: float, rank: int) ->
             expected="an all-reduce issued before backward comes to the first layer",
             got="none",
         )
+    return None
+
+
+def _held_back(
+    case: Case, events: list[CommEvent], ready: dict[str, float], rank: int
+) -> Finding | None:
+    """A bucket has left when the next gradient after its last one is ready."""
+    if _may_wait(case, rank):
+        return None
+    sizes = {n: p.nbytes for n, p in reversed(list(make(case.data).named_parameters()))}
+    behind = itertools.accumulate(sizes[name] for name in sizes if name in ready)
+    line = list(zip((name for name in sizes if name in ready), behind, strict=True))
+    sent = 0
+    for event in events:
+        sent += event.nbytes
+        complete = max((ready[name] for name, end in line if end <= sent), default=0.0)
+        following = min((moment for moment in ready.values() if moment > complete), default=None)
+        if BACKWARD in event.spans and following is not None and event.issued > following:
+            return Finding(
+                "the gradients are right, but a bucket that was complete, with all before it gone, "
+                "waited for gradients of others: let each hook send what is complete",
+                rank,
+                expected="a bucket leaves before the next gradient is ready",
+                got="one that left after it",
+            )
     return None
 
 

@@ -39,7 +39,7 @@ def _loss_cases(rng: random.Random) -> list[Case]:
     for ranks, vocab, shape, size in (
         (2, 16, (1, 3), 1.0),
         (3, 24, (2, 3), 5.0),
-        (4, 32, (2, 5), 3.0),
+        (4, 4, (2, 5), 3.0),
         (1, 4, (1, 3), 1.0),
         (2, 16, (2, 2), 1000.0),
         (2, 8, (1, rng.randint(2, 6)), -1000.0),

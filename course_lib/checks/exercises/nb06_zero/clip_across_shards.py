@@ -43,7 +43,7 @@ def _cases(rng: random.Random) -> list[Case]:
         _case(rng, 3, [6, 7], [2], 1e6),
         _case(rng, 5, [2], [], 0.5, clue=_LEAVING),
         _case(rng, 1, [4], [3], 0.5),
-        _case(rng, 3, [2, 1], [2], 0.25, nothing=(2,), clue=_LEAVING),
+        _case(rng, 3, [2, 1], [], 0.25, nothing=(2,), clue=_LEAVING),
         _case(rng, 2, [3, 4], [2, 3], 0.5, missing=("shards 0", "replicated 1"), clue=_MISSING),
         _case(rng, 2, [3], [2], 0.5, missing=("shards 0", "replicated 0"), clue=_ZERO),
         _case(rng, 2, [4], [2], 0.5, dtype=torch.float16, clue=_DIGITS),

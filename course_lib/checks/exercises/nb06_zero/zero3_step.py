@@ -88,12 +88,17 @@ def _layers(case: Case) -> list[Layer]:
     ]
 
 
+def _loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Another one when its arguments change places."""
+    return mse_loss(1.5 * outputs, targets)
+
+
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank = dist.get_rank()
     log: Log = []
     units = [Unit(number, layer, log) for number, layer in enumerate(_layers(case))]
     try:
-        returned = answer(units, case.data["x"][rank], case.data["y"][rank], mse_loss)
+        returned = answer(units, case.data["x"][rank], case.data["y"][rank], _loss)
     except RuntimeError as problem:
         if "implicitly created only for scalar outputs" in str(problem):
             # Of torch's own words nobody learns what is missing.
@@ -118,7 +123,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
 def _values(case: Case, observation: Observation) -> Finding | None:
     n = case.world_size
     model = nn.Sequential(*_layers(case))
-    losses = [mse_loss(model(x), y) for x, y in zip(case.data["x"], case.data["y"], strict=True)]
+    losses = [_loss(model(x), y) for x, y in zip(case.data["x"], case.data["y"], strict=True)]
     torch.stack(losses).mean().backward()
     for rank, seen in enumerate(observation.values):
         for number_, layer in reversed(list(enumerate(model))):
@@ -262,6 +267,7 @@ EXERCISE = Exercise(
     ),
     passed="right gradients, two layers in memory at most, and each one fetched ahead",
     contract=Contract(
+        runs=lambda arguments: 1,
         changes=("units",),
         moves=("units",),
         holds="at most two layers are gathered at any time, and of whole gradients those of one "

@@ -13,5 +13,6 @@ CUBE = {"pipeline": 2, "data": 2, "tensor": 2}
 
 
 def cases(rng: random.Random) -> list[Case]:
-    meshes = [CUBE, {"pipeline": 1, "data": 3, "tensor": 2}, drawn(rng), drawn(rng)]
+    more = [{"replica": 3, "shard": 2}, {**drawn(rng), "context": 2}]  # any axes, and any number
+    meshes = [CUBE, {"pipeline": 1, "data": 3, "tensor": 2}, drawn(rng), *more]
     return [Case(1, named(sizes), {"sizes": sizes}) for sizes in meshes]

@@ -19,8 +19,8 @@ def _cases(rng: random.Random) -> list[Case]:
     for rank in range(4):
         neighbours[rank][(rank + 1) % 4] = 100  # a ring over two nodes
     cases = [_case("a ring of 4 ranks on 2 nodes", neighbours, 2)]
-    for ranks, per_node in ((4, 4), (6, 3), (8, 2), (3, 1)):
-        matrix = [[rng.randrange(1, 1000) * (s != d) for d in range(ranks)] for s in range(ranks)]
+    for ranks, per_node in ((4, 4), (6, 3), (8, 2), (3, 1), (5, 2)):
+        matrix = [[rng.randrange(1, 10**9) * (s != d) for d in range(ranks)] for s in range(ranks)]
         cases.append(_case(f"{ranks} ranks, {per_node} on a node", matrix, per_node))
     return cases
 
@@ -46,12 +46,12 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         _cause(tuple(got), matrix, per_node, want),
         input=case.label,
         expected=f"{want[0]} bytes inside nodes, {want[1]} between",
-        got=f"{got[0]:g} and {got[1]:g}",
+        got=f"{got[0]:.12g} and {got[1]:.12g}",
     )
 
 
 def _cause(got: tuple, matrix: list[list[int]], per_node: int, want: tuple[int, int]) -> str:
-    nodes = len(matrix) // per_node
+    nodes = -(-len(matrix) // per_node)
     lookalikes = {
         "the two are swapped: inside comes first": want[::-1],
         "ranks 0, 1, ... fill the first node: the node is rank // ranks_per_node, not rank % it": (
@@ -108,6 +108,9 @@ EXERCISE = Exercise(
         ranks_per_node: inside += sent, else: between += sent.
         """,
     ),
-    passed="on 1 to 4 nodes, every byte counted once",
-    contract=Contract(allowed=frozenset()),
+    passed="on 1 to 4 nodes, every byte counted once, where the last node is not full as well",
+    contract=Contract(
+        takes="any number of ranks; the last node may have fewer than the others",
+        allowed=frozenset(),
+    ),
 )

@@ -18,7 +18,7 @@ def _memory_cases(rng: random.Random) -> list[Case]:
     gpt3 = {"pipeline": 8, "data": 16, "tensor": 8}
     cases = [_memory(175e9, gpt3, zero) for zero in (0, 1, 2, 3)]
     for zero in (0, 1, 2, 3):
-        sizes = {axis: rng.randint(2, 9) for axis in gpt3}
+        sizes = {axis: rng.randint(2, 9) for axis in rng.sample(list(gpt3), 3)}
         cases.append(_memory(rng.randint(10, 900) * 1e8, sizes, zero))
     return cases
 
@@ -101,5 +101,5 @@ EXERCISE = Exercise(
         """,
     ),
     passed="GPT-3 and 4 other models, with every stage of ZeRO",
-    contract=Contract(allowed=frozenset()),
+    contract=Contract(takes="`sizes` has its axes in any order", allowed=frozenset()),
 )

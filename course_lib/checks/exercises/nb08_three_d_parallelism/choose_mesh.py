@@ -15,12 +15,13 @@ from typing import Any
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.numbers import whole
 from course_lib.simulate.models import MODELS
 
 _SHARE = 0.6
 
 
-_CASES = 9
+_CASES = 11
 
 
 _AXES = ("pipeline", "data", "tensor")
@@ -39,6 +40,8 @@ def _cases(rng: random.Random) -> list[Case]:
         _case("18.4B", 240, 8, 32e9),
         _case("GPT-3 175B", 1024, 8, 80e9),
         _case("MT-NLG 530B", 2520, 8, 80e9),
+        _thick(rng.uniform(57.8, 58.5)),
+        _thick(rng.uniform(93.5, 95.9)),
     ]
     while len(cases) < _CASES:
         per_node, memory = rng.choice((4, 8)), rng.choice((40e9, 80e9, 141e9))
@@ -47,6 +50,17 @@ def _cases(rng: random.Random) -> list[Case]:
         if _fitting(case):
             cases.append(case)
     return cases
+
+
+def _thick(billions: float) -> Case:
+    """Three ranks and a stage for every layer: a node has no power of two for its heads.
+
+    Close to where half as many devices, or these, no longer hold it, so that every byte counts.
+    """
+    model = {"parameters": round(billions, 1) * 1e9, "layers": 4, "heads": 9}
+    cluster = {"devices": 72, "per_node": 8, "memory": 80e9}
+    label = f"{model['parameters'] / 1e9:g}B in 4 layers of 9 heads on 72 devices, 8 in a node"
+    return Case(1, label, {"model": model, "cluster": cluster})
 
 
 def _case(name: str, devices: int, per_node: int, memory: float) -> Case:
@@ -106,12 +120,11 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             input=case.label,
             got=kind_of(answered),
         )
-    sizes = [answered[axis] for axis in _AXES]
-    if not all(isinstance(size, int) for size in sizes):
+    pipeline, data, tensor = (whole(answered[axis]) for axis in _AXES)
+    if pipeline is None or data is None or tensor is None:
         return Finding(
-            "sizes are whole numbers: use // to divide", input=case.label, got=f"{sizes}"
+            "sizes are whole numbers: use // to divide", input=case.label, got=f"{answered}"
         )
-    pipeline, data, tensor = sizes
     mesh = (pipeline, data, tensor)
     if mesh == best:
         return None

@@ -32,7 +32,8 @@ from ._axes import (
 def _loss_cases(rng: random.Random) -> list[Case]:
     cases = []
     for sizes in MESHES:
-        losses = [round(rng.uniform(0.5, 3), 3) for _ in range(sizes["data"])]
+        losses = [round(rng.uniform(-3, -0.5), 3), round(rng.uniform(0.5, 3), 3), 0.0]
+        losses = losses[: sizes["data"]]
         cases.append(Case(size(sizes), named(sizes), {"sizes": sizes, "losses": losses}))
     return cases
 
@@ -75,6 +76,9 @@ def _loss_cause(
     own = losses[at["data"]]
     if is_short(got, mean):
         return SHORT
+    empty = "nothing has arrived along the pipeline"
+    if own < 0:
+        empty += "; or the largest over the pipeline was taken, and this loss is below 0"
     lookalikes: dict[str, float] = {
         "this is the sum over the replicas: divide by the size of the data axis": total,
         "this is the loss of only one replica: the data axis has to average": own,
@@ -84,7 +88,7 @@ def _loss_cause(
         ): total / size(sizes),
         "the loss is added up once for each rank of the tensor axis: they all have the same": mean
         * sizes["tensor"],
-        "this rank still has what it began with, zero: nothing has arrived along the pipeline": 0.0,
+        f"this rank still has what it began with, zero: {empty}": 0.0,
         "divided by the pipeline's size as well: only the last stage has a loss to count": mean
         / sizes["pipeline"],
     }
@@ -120,7 +124,8 @@ EXERCISE = Exercise(
     ),
     passed="on 5 meshes every rank knows the mean over the batch",
     contract=Contract(
-        takes="`loss` is a float64 tensor of no dimensions, or None",
+        takes="`loss` is a float64 tensor of no dimensions, below 0 as well, or None; a number as "
+        "a result is as good as a tensor",
         sends="a rank sends a few numbers, at most 400 bytes",
     ),
 )

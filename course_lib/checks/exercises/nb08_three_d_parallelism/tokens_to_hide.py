@@ -18,7 +18,7 @@ from ._sizing import compare, on_rank
 def _token_cases(rng: random.Random) -> list[Case]:
     cases = [_tokens(3, 8, 150e12, 300e9), _tokens(3, 1024, 150e12, 25e9)]
     drawn = [(rng.randint(2, 512), rng.randint(50, 900), rng.randint(1, 900)) for _ in range(3)]
-    for volume, (devices, tera, giga) in zip((2, 3, 2), drawn, strict=True):
+    for volume, (devices, tera, giga) in zip((2, 5, 3), drawn, strict=True):
         cases += [_tokens(volume, devices, tera * 1e12, giga * 1e9)]
     return cases
 
@@ -45,6 +45,7 @@ def _judge_tokens(case: Case, observation: Observation) -> Finding | None:
             bandwidth / flops / volume
         ),
         "`volume` is how often the parameters travel in a step: it is left out here": want / volume,
+        "`volume` is what is passed: this takes 2 for it, whatever it is": want / volume * 2,
         "this is for all devices together: one device is expected": want * n,
         "this is a 1/n of it: every device sends (n-1)/n, not 1/n": want / ring / n,
     }
