@@ -150,3 +150,15 @@ def blame_and_take_apart(waits):
     found = blame_recursively(waits)
     waits.clear()
     return found
+
+
+@right
+def blame_by_taking_away(waits):
+    """Whoever is waited for by nobody goes, again and again; who is left closes a circle."""
+    ends = {peer for peer in waits.values() if peer is not None and waits[peer] is None}
+    left = dict(waits)
+    while gone := set(left) - set(left.values()):
+        left = {rank: peer for rank, peer in left.items() if rank not in gone}
+    while gone := {rank for rank, peer in left.items() if peer not in left}:
+        left = {rank: peer for rank, peer in left.items() if rank not in gone}
+    return sorted(ends.union(left))

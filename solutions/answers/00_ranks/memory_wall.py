@@ -106,3 +106,10 @@ def wall_of_gpt3(parameters, device_bytes):
 @wrong(says="you returned a dict")
 def wall_by_name(parameters, device_bytes):
     return {"hold": 4 * parameters, "train": 16 * parameters, "devices": 35}
+
+
+@right
+def wall_in_whole_numbers(parameters, device_bytes):
+    train = parameters * (2 + 2 + 4 + 4 + 4)
+    devices, rest = divmod(train, device_bytes)
+    return parameters << 2, train, devices + bool(rest)

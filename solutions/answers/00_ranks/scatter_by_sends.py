@@ -155,3 +155,28 @@ def takes_its_piece_out(output, pieces, root):
     scattered(output, pieces, root)
     if pieces:
         del pieces[root]
+
+
+@right
+def scatter_from_the_last(output, pieces, root):
+    if pieces is None:
+        dist.irecv(output, root).wait()
+        return
+    for rank in reversed(range(dist.get_world_size())):
+        if rank != dist.get_rank():
+            dist.isend(pieces[rank], rank).wait()
+    output.copy_(pieces[root])
+
+
+@right
+def scatter_in_one_batch(output, pieces, root):
+    me = dist.get_rank()
+    if me != root:
+        operations = [dist.P2POp(dist.irecv, output, root)]
+    else:
+        operations = [
+            dist.P2POp(dist.isend, piece, rank) for rank, piece in enumerate(pieces) if rank != me
+        ]
+        output[...] = pieces[me]
+    for work in dist.batch_isend_irecv(operations) if operations else ():
+        work.wait()

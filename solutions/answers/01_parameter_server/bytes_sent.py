@@ -1,6 +1,6 @@
 """Known answers to bytes_sent."""
 
-from collections import namedtuple
+from collections import OrderedDict, namedtuple
 from fractions import Fraction
 
 import numpy
@@ -57,3 +57,19 @@ def rough_ring(workers, size, servers):
 @wrong(says="three numbers are expected")
 def only_the_server(workers, size, servers):
     return workers * size / servers
+
+
+@right
+def bytes_in_a_dictionary(workers, size, servers):
+    sent = OrderedDict(server=size * workers / servers, worker=1.0 * size)
+    sent["ring"] = (workers - 1) * (2 * size / workers)
+    return tuple(sent.values())
+
+
+@right
+def bytes_message_by_message(workers, size, servers):
+    """As they are sent: a piece for each worker, one for each server, and the ring's chunks."""
+    piece, chunk = size / servers, size / workers
+    server = sum(piece for _ in range(workers))
+    worker = sum(piece for _ in range(servers))
+    return server, worker, sum([chunk] * (workers - 1)) * 2

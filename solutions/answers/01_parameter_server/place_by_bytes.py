@@ -5,6 +5,7 @@ from collections import namedtuple
 from itertools import pairwise
 
 import numpy
+import torch
 
 from course_lib.checks.known_answers import right, wrong
 
@@ -145,3 +146,42 @@ def shares_rounded_up(sizes, servers):
     total = sum(sizes)
     share = -(-total // servers)
     return pieces_of(sizes, [min(total, share * server) for server in range(servers + 1)])
+
+
+@right
+def places_by_cutting_a_tensor(sizes, servers):
+    """The numbers of all elements, chunked by torch."""
+    tensor_of = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    element = torch.cat([torch.arange(size) for size in sizes])
+    placed = []
+    for numbers in torch.arange(sum(sizes)).tensor_split(servers):
+        tensors = tensor_of[numbers]
+        pieces = []
+        for tensor in tensors.unique().tolist():
+            mine = element[numbers][tensors == tensor]
+            pieces.append((tensor, int(mine.min()), int(mine.max()) + 1))
+        placed.append(pieces)
+    return placed
+
+
+@right
+def places_by_recursion(sizes, servers):
+    def cut(tensor, start, left, room):
+        """Pieces of the next `room` elements from element `start` of `tensor` on."""
+        if room == 0:
+            return [], tensor, start
+        stop = min(sizes[tensor], start + room)
+        rest, *at = cut(
+            tensor + (stop == sizes[tensor]),
+            0 if stop == sizes[tensor] else stop,
+            left,
+            room - (stop - start),
+        )
+        return ([(tensor, start, stop)] if stop > start else []) + rest, *at
+
+    placed, tensor, start = [], 0, 0
+    for server in range(servers):
+        room = sum(sizes) * (server + 1) // servers - sum(sizes) * server // servers
+        pieces, tensor, start = cut(tensor, start, servers, room)
+        placed.append(pieces)
+    return placed

@@ -186,3 +186,43 @@ def weighted_by_the_servers_share(values, gradient, share, lr):
         weigh=lambda gradient, share: gradient,
         step=lambda values, total, lr, n: values - lr * share * total,
     )
+
+
+@right
+def push_of_a_batch(values, gradient, share, lr):
+    """Posted as batches on both ends."""
+    n, me = dist.get_world_size(), dist.get_rank()
+    peers = range(1, n) if me == 0 else [0]
+
+    def run(call, tensors):
+        pairs = zip(tensors, peers, strict=True)
+        for work in dist.batch_isend_irecv([dist.P2POp(call, t, peer) for t, peer in pairs]):
+            work.wait()
+
+    if me:
+        run(dist.isend, [gradient.mul(share)])
+        new = torch.empty_like(gradient)
+        run(dist.irecv, [new])
+        return new
+    pushed = [torch.empty_like(values) for _ in peers]
+    run(dist.irecv, pushed)
+    new = values - lr * torch.stack(pushed).sum(dim=0)
+    run(dist.isend, [new] * (n - 1))
+    return new
+
+
+@right
+def push_step_by_step(values, gradient, share, lr):
+    """The server steps with each share as it comes, last worker first."""
+    if dist.get_rank() == 0:
+        others = list(range(dist.get_world_size()))[:0:-1]
+        for worker in others:
+            part = values.new_zeros(values.shape)
+            dist.irecv(part, worker).wait()
+            values.add_(part, alpha=-lr)
+        for worker in others:
+            dist.isend(values, worker).wait()
+    else:
+        dist.send(torch.multiply(gradient, share), 0)
+        dist.recv(values, 0)
+    return values

@@ -3,6 +3,7 @@
 import math
 
 import numpy
+import torch
 
 from course_lib.checks.known_answers import right, wrong
 
@@ -69,3 +70,15 @@ def everyone_within_the_bound(finished, waiting, bound):
 @wrong(says="this lets everyone who waits start")
 def eventual_whatever_the_bound(finished, waiting, bound):
     return [w for w in waiting if finished[w] <= math.inf]
+
+
+@right
+def released_in_torch(finished, waiting, bound):
+    lead = torch.tensor(finished) - min(finished)
+    allowed = torch.nonzero(lead <= bound).flatten().tolist()
+    return [worker for worker in allowed if worker in waiting]
+
+
+@right
+def released_by_a_filter(finished, waiting, bound):
+    return list(filter(lambda worker: finished[worker] <= min(finished) + bound, waiting))

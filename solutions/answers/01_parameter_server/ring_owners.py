@@ -1,5 +1,6 @@
 """Known answers to ring_owners."""
 
+import bisect
 from bisect import bisect_left
 
 import numpy
@@ -94,3 +95,27 @@ def an_index_behind_the_end(keys, servers, points, place):
 @wrong(says="which is no point and no key: the points of server 0 are")
 def points_of_other_names(keys, servers, points, place):
     return ring_owners(keys, servers, points, lambda text: place(text.replace("/", "-")))
+
+
+@right
+def owners_by_bisection(keys, servers, points, place):
+    ring = {place(f"{s}/{i}"): s for s in range(servers) for i in range(points)}
+    at = sorted(ring)
+    return [ring[at[bisect.bisect_left(at, place(key)) % len(at)]] for key in keys]
+
+
+@right
+def owners_by_merging(keys, servers, points, place):
+    """Keys and points on one sorted line, walked from its end."""
+    line = sorted(
+        [(place(key), 0, number) for number, key in enumerate(keys)]
+        + [(place(f"{s}/{i}"), 1, s) for s in range(servers) for i in range(points)]
+    )
+    owner = next(s for _, is_point, s in line if is_point)  # round the end of the ring
+    found = [0] * len(keys)
+    for _, is_point, number in reversed(line):
+        if is_point:
+            owner = number
+        else:
+            found[number] = owner
+    return found

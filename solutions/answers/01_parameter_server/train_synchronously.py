@@ -237,3 +237,87 @@ def first_pull_forgotten(model, batches, loss, lr):
 @wrong(says="parameter 'first.weight'")
 def a_rate_of_its_own(model, batches, loss, lr):
     training(model, batches, loss, 0.2)
+
+
+@right
+def train_as_a_class(model, batches, loss, lr):
+    class Rank:
+        """What the two roles share."""
+
+        def __init__(self):
+            self.trained = [p for p in model.parameters() if p.requires_grad]
+            self.workers = range(1, dist.get_world_size())
+
+    class Server(Rank):
+        def answer(self, parameters):
+            for worker in self.workers:
+                for p in parameters:
+                    dist.send(p.data, worker)
+
+        def step(self, _):
+            total = {p: torch.zeros_like(p) for p in self.trained}
+            for worker in self.workers:
+                for p in self.trained:
+                    part = torch.empty_like(p.data)
+                    dist.recv(part, worker)
+                    total[p] += part
+            with torch.no_grad():
+                for p, gradient in total.items():
+                    p -= lr * gradient
+
+    class Worker(Rank):
+        def answer(self, parameters):
+            for p in parameters:
+                dist.recv(p.data, 0)
+
+        def step(self, batch):
+            inputs, targets, share = batch
+            wanted = torch.autograd.grad(
+                share * loss(model(inputs), targets), self.trained, allow_unused=True
+            )
+            for p, gradient in zip(self.trained, wanted, strict=True):
+                dist.send(torch.zeros_like(p) if gradient is None else gradient.contiguous(), 0)
+
+    me = Worker() if dist.get_rank() else Server()
+    me.answer(list(model.parameters()))
+    for batch in batches:
+        me.step(batch)
+        me.answer(me.trained)
+
+
+@right
+def train_with_an_optimizer_on_every_worker(model, batches, loss, lr):
+    """A worker pushes its share of the gradient; the server hands out the new row of numbers."""
+    everything = list(model.parameters())
+    trained = [p for p in everything if p.requires_grad]
+    n, me = dist.get_world_size(), dist.get_rank()
+
+    def row(tensors):
+        return torch.cat([t.detach().reshape(-1) for t in tensors])
+
+    def pull(tensors):
+        flat = row(tensors)
+        if me == 0:
+            for worker in range(1, n):
+                dist.send(flat, worker)
+            return
+        dist.recv(flat, 0)
+        for t, part in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+            t.data.copy_(part.view_as(t))
+
+    pull(everything)
+    for batch in batches:
+        for p in trained:
+            p.grad = torch.zeros_like(p)
+        if me:
+            x, y, share = batch
+            (loss(model(x), y) * share).backward()
+            dist.send(row([p.grad for p in trained]), 0)
+        else:
+            arrived = [torch.empty_like(row(trained)) for _ in range(1, n)]
+            for work in [dist.irecv(part, worker) for worker, part in enumerate(arrived, 1)]:
+                work.wait()
+            new = row(trained) - lr * sum(arrived)
+            for p, part in zip(trained, new.split([p.numel() for p in trained]), strict=True):
+                p.data.copy_(part.view_as(p))
+        pull(trained)

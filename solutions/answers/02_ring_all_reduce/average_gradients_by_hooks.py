@@ -1,5 +1,8 @@
 """Known answers to average_gradients_by_hooks."""
 
+import itertools
+from collections import OrderedDict, deque
+
 import torch
 import torch.distributed as dist
 import torch.distributed.nn
@@ -165,3 +168,102 @@ def one_flat_all_reduce_in_the_last_hook(model):
         fused.clear()
 
     return synchronize
+
+
+@right
+def hooks_of_a_class(model):
+    class Averager:
+        def __init__(self, model):
+            self.works, self.n = [], dist.get_world_size()
+            for value in [*model.parameters(), *model.buffers()]:
+                dist.broadcast(value.detach(), src=0)
+            for parameter in model.parameters():
+                if parameter.requires_grad:
+                    parameter.register_post_accumulate_grad_hook(self.start)
+
+        def start(self, parameter):
+            self.works.append((dist.all_reduce(parameter.grad, async_op=True), parameter.grad))
+
+        def synchronize(self):
+            while self.works:
+                work, gradient = self.works.pop()
+                work.wait()
+                gradient.div_(self.n)
+
+    return Averager(model).synchronize
+
+
+@right
+def divided_before_it_is_sent(model):
+    with torch.no_grad():
+        for tensor in itertools.chain(model.parameters(), model.buffers()):
+            dist.broadcast(tensor, 0)
+    n, pending = dist.get_world_size(), deque()
+
+    def scale_and_send(parameter):
+        parameter.grad.div_(n)
+        pending.append(dist.all_reduce(parameter.grad, async_op=True))
+
+    hook_on_each(model, scale_and_send)
+
+    def synchronize():
+        while pending:
+            pending.popleft().wait()
+
+    return synchronize
+
+
+@right
+def sums_beside_the_gradients(model):
+    """A copy travels, and the average is copied into .grad."""
+    start_equal(model)
+    copies = OrderedDict()
+
+    def hook(parameter):
+        copy = parameter.grad.clone()
+        copies[id(parameter)] = parameter, copy, dist.all_reduce(copy, async_op=True)
+
+    hook_on_each(model, hook)
+
+    def synchronize():
+        for parameter, copy, work in list(copies.values()):
+            work.wait()
+            parameter.grad.copy_(copy / dist.get_world_size())
+        copies.clear()
+
+    return synchronize
+
+
+@right
+def waits_in_the_opposite_order(model):
+    works = [dist.broadcast(t.data, 0, async_op=True) for t in model.parameters()]
+    works += [dist.broadcast(t, 0, async_op=True) for t in model.buffers()]
+    for work in works:
+        work.wait()
+    under_way = []
+
+    def hook_for(parameter):
+        def hook(_):
+            under_way.append((parameter, dist.all_reduce(parameter.grad, async_op=True)))
+
+        return hook
+
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(hook_for(parameter))
+
+    def synchronize():
+        for _, work in reversed(under_way):
+            work.wait()
+        torch._foreach_div_([p.grad for p, _ in under_way], dist.get_world_size())
+        del under_way[:]
+
+    return synchronize
+
+
+@wrong(says="is not rank 0's (this is the rank's own buffer)")
+def buffers_that_are_not_saved_stay(model):
+    """state_dict() has no buffer that was registered with persistent=False."""
+    for value in model.state_dict().values():
+        dist.broadcast(value, 0)
+    return averaged_by_hooks(model)

@@ -1,6 +1,10 @@
 """Known answers to crossover_bytes."""
 
 import math
+from fractions import Fraction
+
+import numpy as np
+import torch
 
 from course_lib.checks.known_answers import right, wrong
 
@@ -55,3 +59,50 @@ def crossover_printed(n, alpha, beta):
 @wrong(says="1, 2 and 3 ranks")
 def crossover_hard_coded(n, alpha, beta):
     return 8000.0
+
+
+@right
+def crossover_by_fractions(n, alpha, beta):
+    levels = len(bin(n - 1)) - 2 if n > 1 else 0
+    messages, tensors = n - 1 - levels, levels - Fraction(n - 1, n)
+    return float(messages * Fraction(alpha) / (tensors * Fraction(beta))) if messages else 0.0
+
+
+@right
+def crossover_in_numpy(n, alpha, beta):
+    depth = np.ceil(np.log2(n))
+    ring, tree = np.array([n - 1, (n - 1) / n]) * 2, np.array([depth, depth]) * 2
+    more, fewer = ring[0] - tree[0], tree[1] - ring[1]
+    return np.float64(more * alpha / (fewer * beta)) if more > 0 else np.float64(0)
+
+
+@right
+def crossover_by_halving(n, alpha, beta):
+    """Where the difference of the two times changes its sign."""
+    levels = 0
+    while 2**levels < n:
+        levels += 1
+
+    def ring_is_slower(size):
+        ring = 2 * (n - 1) * (alpha + beta * size / n)
+        return ring > 2 * levels * (alpha + beta * size)
+
+    low, high = 0.0, 1.0
+    if not ring_is_slower(low):
+        return 0.0
+    while ring_is_slower(high):
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if ring_is_slower(middle) else (low, middle)
+    return high
+
+
+@right
+def crossover_as_a_tensor(n, alpha, beta):
+    if n <= 3:
+        return 0
+    levels = torch.tensor(n - 1).item().bit_length()
+    matrix = torch.tensor([[2 * levels * beta, -1], [2 * (n - 1) / n * beta, -1]]).double()
+    right_side = torch.tensor([-2 * levels * alpha, -2 * (n - 1) * alpha]).double()
+    return torch.linalg.solve(matrix, right_side)[0]

@@ -1,5 +1,11 @@
 """Known answers to fit_alpha_beta."""
 
+import math
+import operator
+from collections import namedtuple
+from fractions import Fraction
+
+import numpy as np
 import torch
 import torch.distributed.nn
 
@@ -64,3 +70,42 @@ def fit_nothing(sizes, times):
 @wrong(says="a fast link, without noise")
 def fit_hard_coded(sizes, times):
     return 1.0, 0.5
+
+
+@right
+def fit_by_numpy(sizes, times):
+    t = np.array(times)
+    matrix = np.stack([np.ones(len(t)), np.array(sizes, dtype=float)], axis=1) / t[:, None]
+    return np.linalg.lstsq(matrix, np.ones(len(t)), rcond=None)[0]
+
+
+@right
+def fit_by_weights(sizes, times):
+    """Weighted least squares with the weights 1 / T^2, about weighted means."""
+    weights = [t**-2 for t in times]
+    total = math.fsum(weights)
+    size = math.fsum(w * s for w, s in zip(weights, sizes, strict=True)) / total
+    time = math.fsum(w * t for w, t in zip(weights, times, strict=True)) / total
+    triples = list(zip(weights, sizes, times, strict=True))
+    above = math.fsum(w * (s - size) * (t - time) for w, s, t in triples)
+    beta = above / math.fsum(w * (s - size) ** 2 for w, s, _ in triples)
+    return [time - beta * size, beta]
+
+
+@right
+def fit_by_fractions(sizes, times):
+    t = [Fraction(time) for time in times]
+    a, b = [1 / x for x in t], [Fraction(size) / x for size, x in zip(sizes, t, strict=True)]
+    aa, bb = sum(x * x for x in a), sum(y * y for y in b)
+    ab = sum(map(operator.mul, a, b))
+    below = aa * bb - ab**2
+    Link = namedtuple("Link", "alpha beta")
+    return Link((sum(a) * bb - sum(b) * ab) / below, (sum(b) * aa - sum(a) * ab) / below)
+
+
+@right
+def fit_by_a_solver(sizes, times):
+    rows = torch.stack([1 / torch.tensor(times).double(), torch.tensor(sizes).double()], 1)
+    rows[:, 1] *= rows[:, 0]
+    alpha, beta = torch.linalg.solve(rows.T @ rows, rows.sum(0))
+    return alpha, beta

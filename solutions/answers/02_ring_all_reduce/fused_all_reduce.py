@@ -1,5 +1,8 @@
 """Known answers to fused_all_reduce."""
 
+import itertools
+from collections import deque
+
 import torch
 import torch.distributed as dist
 import torch.distributed.nn
@@ -120,4 +123,77 @@ def rank_0_brings_nothing(tensors, buffer_bytes):
         for tensor in tensors:
             tensor.zero_()
     reduce_groups(packed(tensors, buffer_bytes))
+    return tensors
+
+
+@right
+def packs_begin_before_anything_is_sent(tensors, buffer_bytes):
+    """The borders of the packs first, then one buffer after the other."""
+    packs, begin = [], 0
+    for i in range(1, len(tensors) + 1):
+        pack = tensors[begin : i + 1]
+        kinds, size = {t.dtype for t in pack}, sum(t.numel() * t.element_size() for t in pack)
+        if i == len(tensors) or len(kinds) > 1 or size > buffer_bytes:
+            packs.append(tensors[begin:i])
+            begin = i
+    for pack in packs:
+        buffer = torch.empty(sum(t.numel() for t in pack), dtype=pack[0].dtype)
+        torch.cat([t.reshape(-1) for t in pack], out=buffer)
+        dist.all_reduce(buffer, op=dist.ReduceOp.SUM)
+        at = 0
+        for t in pack:
+            t[...] = buffer[at : at + t.numel()].view_as(t)
+            at += t.numel()
+    return tensors
+
+
+@right
+def all_under_way_at_once(tensors, buffer_bytes):
+    """Every buffer leaves before the first one is waited for."""
+    under_way = []
+    for pack in packed(tensors, buffer_bytes):
+        buffer = torch.cat([t.flatten() for t in pack])
+        under_way.append((pack, buffer, dist.all_reduce(buffer, async_op=True)))
+    for pack, buffer, work in under_way:
+        work.wait()
+        for t, part in zip(pack, buffer.split(list(map(torch.numel, pack))), strict=True):
+            t.copy_(part.reshape(t.shape))
+    return tensors
+
+
+@right
+def a_lone_tensor_goes_as_it_is(tensors, buffer_bytes):
+    for pack in packed(tensors, buffer_bytes):
+        if len(pack) == 1 and pack[0].is_contiguous():
+            dist.all_reduce(pack[0])
+            continue
+        buffer = torch.cat([t.contiguous().view(-1) for t in pack])
+        dist.all_reduce(buffer)
+        first = 0
+        for t in pack:
+            t.copy_(buffer.narrow(0, first, t.numel()).view(t.shape))
+            first += t.numel()
+    return tensors
+
+
+@right
+def by_a_generator_of_packs(tensors, buffer_bytes):
+    def packs():
+        pack = deque()
+        for t in tensors:
+            if pack and (
+                t.dtype is not pack[0].dtype or sum(p.nbytes for p in [*pack, t]) > buffer_bytes
+            ):
+                yield list(pack)
+                pack.clear()
+            pack.append(t)
+        if pack:
+            yield list(pack)
+
+    for pack in packs():
+        flat = torch.hstack([t.ravel() for t in pack])
+        dist.all_reduce(flat)
+        offsets = itertools.accumulate((t.numel() for t in pack), initial=0)
+        for t, at in zip(pack, offsets, strict=False):
+            t.copy_(flat[at : at + t.numel()].reshape(t.shape))
     return tensors

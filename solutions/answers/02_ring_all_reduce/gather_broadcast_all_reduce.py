@@ -1,5 +1,8 @@
 """Known answers to gather_broadcast_all_reduce."""
 
+import functools
+import threading
+
 import torch
 import torch.distributed as dist
 import torch.distributed.nn
@@ -108,3 +111,75 @@ def all_receive_first(tensor):
     dist.recv(part, (dist.get_rank() + 1) % dist.get_world_size())
     dist.send(tensor, 0)
     return tensor + part
+
+
+@right
+def whoever_is_first_is_added_first(tensor):
+    """recv from anybody; so that all ranks have the same bits, rank 0's sum goes to all."""
+    n, me = dist.get_world_size(), dist.get_rank()
+    if me:
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)
+        return tensor
+    for _ in range(n - 1):
+        arrived = tensor.new_empty(tensor.shape)
+        dist.recv(arrived)
+        tensor.add_(arrived)
+    for rank in reversed(range(1, n)):
+        dist.send(tensor, dst=rank)
+    return tensor
+
+
+@right
+def sends_from_threads(tensor):
+    n = dist.get_world_size()
+    if dist.get_rank():
+        dist.send(tensor, 0)
+        dist.recv(tensor, 0)
+        return tensor
+    arrived = torch.empty_like(tensor)
+    for rank in range(1, n):
+        dist.recv(arrived, rank)
+        tensor += arrived
+    threads = [threading.Thread(target=dist.send, args=(tensor, rank)) for rank in range(1, n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return tensor
+
+
+@right
+def stacked_and_summed(tensor):
+    """All parts in one tensor, added up by torch; the sum is copied back."""
+    n, me = dist.get_world_size(), dist.get_rank()
+    if me == 0:
+        parts = torch.empty(n, *tensor.shape, dtype=tensor.dtype)
+        parts[0] = tensor
+        for work in [dist.irecv(parts[rank], rank) for rank in range(1, n)]:
+            work.wait()
+        tensor.copy_(parts.sum(0, dtype=tensor.dtype))
+        list(map(dist.Work.wait, [dist.isend(tensor, rank) for rank in range(1, n)]))
+    else:
+        dist.isend(tensor, 0).wait()
+        dist.irecv(tensor, 0).wait()
+    return tensor
+
+
+@right
+def in_batches(tensor):
+    n, me = dist.get_world_size(), dist.get_rank()
+    others = range(1, n) if me == 0 else [0]
+    arrived = [torch.zeros_like(tensor) for _ in others]
+
+    def run(operations):
+        for work in dist.batch_isend_irecv(operations) if operations else []:
+            work.wait()
+
+    receive = [dist.P2POp(dist.irecv, t, peer) for t, peer in zip(arrived, others, strict=True)]
+    send = [dist.P2POp(dist.isend, tensor, peer) for peer in others]
+    run(receive if me == 0 else send)
+    if me == 0:
+        functools.reduce(torch.Tensor.add_, arrived, tensor)
+    run(send if me == 0 else receive)
+    return tensor if me == 0 else tensor.copy_(arrived[0])

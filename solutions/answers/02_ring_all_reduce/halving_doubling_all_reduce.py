@@ -139,3 +139,122 @@ def distances_of_up_to_eight_ranks(tensor, group=None):
     for distance in reversed(distances):
         swapped(block(r, distance), block(r ^ distance, distance), distance)
     return tensor.copy_(chunks.reshape(-1)[: tensor.numel()].view_as(tensor))
+
+
+@right
+def by_recursion_on_the_half(tensor, group=None):
+    def reduce(flat, ranks):
+        """All-reduce `flat` over `ranks`, in place."""
+        if len(ranks) == 1:
+            return
+        me, half = ranks.index(dist.get_rank(group)), len(ranks) // 2
+        peer = ranks[(me + half) % len(ranks)]
+        low, high = flat.chunk(2)
+        mine, theirs = (low, high) if me < half else (high, low)
+        arrived = torch.empty_like(mine)
+        sending = dist.isend(theirs, group=group, group_dst=peer)
+        dist.recv(arrived, group=group, group_src=peer)
+        sending.wait()
+        mine += arrived
+        reduce(mine, ranks[:half] if me < half else ranks[half:])
+        sending = dist.isend(mine, group=group, group_dst=peer)
+        dist.recv(theirs, group=group, group_src=peer)
+        sending.wait()
+
+    n = dist.get_world_size(group)
+    flat = torch.nn.functional.pad(tensor.flatten(), (0, -tensor.numel() % n))
+    reduce(flat, list(range(n)))
+    return tensor.copy_(flat[: tensor.numel()].view_as(tensor))
+
+
+@right
+def with_a_stack_of_halves(tensor, group=None):
+    n, me = dist.get_world_size(group), dist.get_rank(group)
+    flat = tensor.new_zeros(-(-tensor.numel() // n) * n)
+    flat[: tensor.numel()] = tensor.reshape(-1)
+    begin, end, distance, done = 0, len(flat), n // 2, []
+    while distance:
+        middle = (begin + end) // 2
+        upper = bool(me & distance)
+        keep = slice(middle, end) if upper else slice(begin, middle)
+        give = slice(begin, middle) if upper else slice(middle, end)
+        arrived = torch.empty_like(flat[keep])
+        works = [
+            dist.isend(flat[give], group=group, group_dst=me ^ distance),
+            dist.irecv(arrived, group=group, group_src=me ^ distance),
+        ]
+        for work in works:
+            work.wait()
+        flat[keep] = flat[keep] + arrived
+        done.append((distance, keep, give))
+        begin, end, distance = keep.start, keep.stop, distance // 2
+    for distance, keep, give in reversed(done):
+        work = dist.irecv(flat[give], group=group, group_src=me ^ distance)
+        dist.send(flat[keep], group=group, group_dst=me ^ distance)
+        work.wait()
+    tensor.copy_(flat[: tensor.numel()].reshape(tensor.shape))
+    return tensor
+
+
+@right
+def lower_rank_speaks_first(tensor, group=None):
+    """Blocking calls only, in an order that cannot deadlock."""
+    n, me = dist.get_world_size(group), dist.get_rank(group)
+
+    def swapped(out, peer):
+        arrived = torch.empty_like(out)
+        for turn in (0, 1):
+            if (me < peer) == (turn == 0):
+                dist.send(out, group=group, group_dst=peer)
+            else:
+                dist.recv(arrived, group=group, group_src=peer)
+        return arrived
+
+    flat = torch.cat([tensor.reshape(-1), tensor.new_zeros(-tensor.numel() % n)])
+    rows, levels = flat.view(n, -1), n.bit_length() - 1
+    mine = rows
+    for level in reversed(range(levels)):
+        halves, bit = mine.chunk(2), me >> level & 1
+        mine = halves[bit] + swapped(halves[1 - bit].contiguous(), me ^ 1 << level)
+    for level in range(levels):
+        pair = [mine, swapped(mine, me ^ 1 << level)]
+        mine = torch.cat(pair[::-1] if me >> level & 1 else pair)
+    tensor.copy_(mine.reshape(-1)[: tensor.numel()].view_as(tensor))
+    return tensor
+
+
+@right
+def in_batches_of_two(tensor, group=None):
+    n, me = dist.get_world_size(group), dist.get_rank(group)
+    size = -(-tensor.numel() // n)
+    rows = torch.zeros(n * size, dtype=tensor.dtype)
+    rows[: tensor.numel()] = tensor.flatten()
+    rows = list(rows.split(size)) if size else [rows] * n
+
+    def trade(out, peer):
+        arrived = torch.empty_like(out)
+        pair = [
+            dist.P2POp(dist.isend, out, group=group, group_peer=peer),
+            dist.P2POp(dist.irecv, arrived, group=group, group_peer=peer),
+        ]
+        [work.wait() for work in dist.batch_isend_irecv(pair)]
+        return arrived
+
+    block = range(n)
+    while len(block) > 1:
+        half = len(block) // 2
+        lower, upper = block[:half], block[half:]
+        mine, theirs = (lower, upper) if me in lower else (upper, lower)
+        arrived = trade(torch.cat([rows[i] for i in theirs]), theirs[mine.index(me)])
+        for i, part in zip(mine, arrived.chunk(half), strict=True):
+            rows[i] = rows[i] + part
+        block = mine
+    while len(block) < n:
+        size_now = len(block)
+        other = range(block[0] ^ size_now, (block[0] ^ size_now) + size_now)
+        arrived = trade(torch.cat([rows[i] for i in block]), me ^ size_now)
+        for i, part in zip(other, arrived.chunk(size_now), strict=True):
+            rows[i] = part
+        block = range(min(block[0], other[0]), max(block[-1], other[-1]) + 1)
+    tensor.copy_(torch.cat(rows)[: tensor.numel()].view(tensor.shape))
+    return tensor

@@ -1,5 +1,7 @@
 """Known answers to ring_all_gather."""
 
+import threading
+
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
@@ -131,3 +133,55 @@ def sends_all_it_has(chunk, group=None):
         exchange(out.clone(), right, incoming, left, group)
         out = torch.where(out == 0, incoming, out)
     return out
+
+
+@right
+def list_of_chunks_joined(chunk, group=None):
+    n, me = dist.get_world_size(group), dist.get_rank(group)
+    found, passing = {me: chunk.reshape(-1).clone()}, chunk.reshape(-1).clone()
+    for step in range(1, n):
+        arrived = torch.zeros_like(passing)
+        sending = dist.isend(passing, group=group, group_dst=(me + 1) % n)
+        dist.recv(arrived, group=group, group_src=(me - 1) % n)
+        sending.wait()
+        found[(me - step) % n] = passing = arrived
+    return torch.cat([found[rank] for rank in sorted(found)])
+
+
+@right
+def turns_left(chunk, group=None):
+    """The other way round: chunks go to the left neighbour."""
+    members, me, left, right = ring(group)
+    n, size = len(members), chunk.numel()
+    out = chunk.new_zeros(n * size)
+    out[me * size : (me + 1) * size] = chunk.flatten()
+    for step in range(n - 1):
+        a, b = (me + step) % n, (me + step + 1) % n
+        swap(out[a * size : (a + 1) * size], out[b * size : (b + 1) * size], left, right, group)
+    return out
+
+
+@right
+def stacked_and_rolled(chunk, group=None):
+    """In order of arrival first, then turned into the order of ranks."""
+    n, me, left, right = ring_of(group)
+    arrived = [chunk.contiguous().view(-1)]
+    while len(arrived) < n:
+        arrived.append(torch.empty_like(arrived[-1]))
+        exchange(arrived[-2], right, arrived[-1], left, group)
+    return torch.stack(arrived[::-1]).roll(me + 1, 0).reshape(-1)
+
+
+@right
+def with_a_sending_thread(chunk, group=None):
+    n, me = dist.get_world_size(group), dist.get_rank(group)
+    rows = torch.stack([chunk.flatten()] * n)
+    for step in range(n - 1):
+        out, place = rows[(me - step) % n], (me + 1) % n
+        thread = threading.Thread(
+            target=dist.send, args=(out,), kwargs={"group": group, "group_dst": place}
+        )
+        thread.start()
+        dist.recv(rows[(me - step - 1) % n], group=group, group_src=(me - 1) % n)
+        thread.join()
+    return rows.view(-1)

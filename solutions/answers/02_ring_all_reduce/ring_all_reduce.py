@@ -177,3 +177,51 @@ def bfloat16_by_way_of_float16(tensor, group=None):
 def gives_the_tensor_other_memory(tensor, group=None):
     tensor.data = all_reduced(tensor, group)
     return tensor
+
+
+@right
+def ring_all_reduce_in_one_loop(tensor, group=None):
+    """Both halves as one walk of 2 (n - 1) steps."""
+    n, me = dist.get_world_size(group), dist.get_rank(group)
+    rows = padded(tensor, n).view(n, -1)
+    arrived = torch.empty_like(rows[0])
+    for step in range(2 * (n - 1)):
+        sending = dist.isend(rows[(me - step) % n], group=group, group_dst=(me + 1) % n)
+        dist.recv(arrived, group=group, group_src=(me - 1) % n)
+        sending.wait()
+        target = rows[(me - step - 1) % n]
+        target.copy_(target + arrived if step < n - 1 else arrived)
+    tensor.copy_(rows.reshape(-1)[: tensor.numel()].reshape(tensor.shape))
+    return tensor
+
+
+@right
+def ring_all_reduce_of_rounded_chunks(tensor, group=None):
+    """Chunks of ceil(numel / n), the last ones shorter or empty: nothing is padded."""
+    n, _, left, right = ring_of(group)
+    me, flat = dist.get_rank(group), tensor.flatten().clone()
+    size = -(-flat.numel() // n)
+    parts = [flat[rank * size : (rank + 1) * size] for rank in range(n)]
+
+    def pass_on(number, into):
+        arrived = torch.empty_like(parts[(number - 1) % n])
+        exchange(parts[number % n], right, arrived, left, group)
+        into(parts[(number - 1) % n], arrived)
+
+    for step in range(n - 1):
+        pass_on(me - step, torch.Tensor.add_)
+    for step in range(n - 1):
+        pass_on(me + 1 - step, torch.Tensor.copy_)
+    return tensor.copy_(flat.view(tensor.shape))
+
+
+@right
+def ring_all_reduce_by_two_generators(tensor, group=None):
+    n = dist.get_world_size(group)
+    chunks = reduced_chunks(padded(tensor, n), group)
+    whole = gathered(chunks[dist.get_rank(group)], group)
+    with torch.no_grad():
+        tensor[...] = (
+            whole.narrow(0, 0, tensor.numel()).unflatten(0, tensor.shape or (1,)).view(tensor.shape)
+        )
+    return tensor

@@ -130,3 +130,68 @@ def reduce_scatter_by_the_group_object(tensor, group=None):
 @wrong(says="dist.get_rank(group) is your rank in it")
 def forgets_the_group(tensor, group=None):
     return reduced_chunks(tensor)[dist.get_rank()]
+
+
+@right
+def adds_into_new_chunks(tensor, group=None):
+    """No clone of the whole: a list whose entries are replaced by sums."""
+    n, me = dist.get_world_size(group), dist.get_rank(group)
+    chunks = list(tensor.reshape(-1).split(tensor.numel() // n))
+    for step in range(1, n):
+        arrived = torch.empty_like(chunks[0])
+        sending = dist.isend(
+            chunks[(me - step) % n].contiguous(), group=group, group_dst=(me + 1) % n
+        )
+        dist.irecv(arrived, group=group, group_src=(me - 1) % n).wait()
+        sending.wait()
+        chunks[(me - step - 1) % n] = chunks[(me - step - 1) % n] + arrived
+    return chunks[me] if n > 1 else chunks[me].clone()
+
+
+@right
+def even_ranks_send_first(tensor, group=None):
+    """Blocking sends only: who is even sends before it receives."""
+    _, me, left, right = ring(group)
+    n = dist.get_world_size(group)
+    work = tensor.detach().clone().flatten().reshape(n, -1)
+    arrived = torch.zeros_like(work[0])
+    for step in range(n - 1):
+        out = work[me - 1 - step]
+        if me % 2 == 0:
+            dist.send(out, right, group=group)
+            dist.recv(arrived, left, group=group)
+        else:
+            dist.recv(arrived, left, group=group)
+            dist.send(out, right, group=group)
+        work[me - 2 - step].add_(arrived)
+    return work[me].clone()
+
+
+@right
+def rolled_so_that_the_index_is_the_step(tensor, group=None):
+    members, me, left, right = ring(group)
+    n = len(members)
+    mine = tensor.reshape(n, -1).roll(-me, 0).flip(0)  # mine[s] leaves in step s
+    total = mine[0].clone()
+    for part in mine[1:]:
+        arrived = torch.empty_like(total)
+        swap(total, arrived, right, left, group)
+        total = torch.add(part, arrived)
+    return total.view(-1)
+
+
+@right
+def by_recursion(tensor, group=None):
+    n, me, left, right = ring_of(group)
+    chunks = tensor.reshape(-1).chunk(n)
+
+    def total(step):
+        """What this rank has of the chunk that it sends in `step`."""
+        own = chunks[(me - 1 - step) % n]
+        if step == 0:
+            return own.clone()
+        before, arrived = total(step - 1), torch.empty_like(own)
+        exchange(before, right, arrived, left, group)
+        return own + arrived
+
+    return total(n - 1)

@@ -1,6 +1,7 @@
 """Known answers to average_in_buckets."""
 
 import functools
+from collections import deque
 
 import torch
 import torch.distributed as dist
@@ -296,5 +297,139 @@ def hooks_that_read_the_loops_variable(model, bucket_bytes):
             (p for p in model.parameters() if p.requires_grad), sorted(ready), strict=False
         ):
             parameter.grad = ready[number]
+
+    return synchronize
+
+
+@right
+def buckets_with_a_pointer(model, bucket_bytes):
+    """A dictionary from parameter to bucket, and the number of the next bucket to leave."""
+    parameters = [p for p in model.parameters() if p.requires_grad][::-1]
+    number_of, filled, count = {}, 0, 0
+    for p in parameters:
+        if filled and filled + p.numel() * p.element_size() > bucket_bytes:
+            count, filled = count + 1, 0
+        number_of[p] = count
+        filled += p.numel() * p.element_size()
+    state = {"next": 0, "ready": set(), "works": []}
+
+    def members(number):
+        return [p for p in parameters if number_of[p] == number]
+
+    def leave(number):
+        row = torch.cat(
+            [
+                (torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1)
+                for p in members(number)
+            ]
+        )
+        state["works"].append((number, row, dist.all_reduce(row, async_op=True)))
+        state["next"] += 1
+
+    def hook(p):
+        state["ready"].add(p)
+        while state["next"] <= count and state["ready"].issuperset(members(state["next"])):
+            leave(state["next"])
+
+    for p in parameters:
+        p.register_post_accumulate_grad_hook(hook)
+
+    def synchronize():
+        while parameters and state["next"] <= count:
+            leave(state["next"])
+        for number, row, work in state["works"]:
+            work.wait()
+            row.div_(dist.get_world_size())
+            for p in members(number):
+                p.grad, row = row[: p.numel()].view(p.shape).clone(), row[p.numel() :]
+        state.update(next=0, ready=set(), works=[])
+
+    return synchronize
+
+
+@right
+def buckets_scaled_before_they_leave(model, bucket_bytes):
+    """Divided on the way into the buffer, and added into zeros."""
+    buckets, sizes = [[]], [0]
+    for p in reversed(list(filter(lambda p: p.requires_grad, model.parameters()))):
+        if buckets[-1] and sizes[-1] + p.nbytes > bucket_bytes:
+            buckets.append([])
+            sizes.append(0)
+        buckets[-1].append(p)
+        sizes[-1] += p.nbytes
+    arrived, under_way, n = [0] * len(buckets), deque(), dist.get_world_size()
+
+    def send():
+        bucket = buckets[len(under_way)]
+        buffer = torch.zeros(sum(p.numel() for p in bucket), dtype=bucket[0].dtype)
+        for p, part in zip(bucket, buffer.split([p.numel() for p in bucket]), strict=True):
+            if p.grad is not None:
+                part.copy_(p.grad.view(-1)).div_(n)
+        under_way.append((bucket, buffer, dist.all_reduce(buffer, async_op=True)))
+
+    def hook(number, _):
+        arrived[number] += 1
+        while len(under_way) < len(buckets) and arrived[len(under_way)] == len(
+            buckets[len(under_way)]
+        ):
+            send()
+
+    for number, bucket in enumerate(buckets):
+        for p in bucket:
+            p.register_post_accumulate_grad_hook(functools.partial(hook, number))
+
+    def synchronize():
+        while len(under_way) < len(buckets):
+            send()
+        while under_way:
+            bucket, buffer, work = under_way.popleft()
+            work.wait()
+            for p in bucket:
+                p.grad = buffer[: p.numel()].reshape(p.shape)
+                buffer = buffer[p.numel() :]
+        arrived[:] = [0 for _ in buckets]
+
+    return synchronize
+
+
+@wrong(says="waited for gradients of others")
+def all_but_the_first_at_the_end(model, bucket_bytes):
+    """The first bucket leaves at once, and the last gradient takes all others along."""
+    parameters = [p for p in model.parameters() if p.requires_grad][::-1]
+    rows, room = [], 0
+    for p in parameters:
+        if not rows or p.nbytes > room:
+            rows.append([])
+            room = bucket_bytes
+        rows[-1].append(p)
+        room -= p.nbytes
+    arrived, under_way = set(), []
+
+    def send():
+        row = rows[len(under_way)]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in row]
+        buffer = torch.cat([grad.flatten() for grad in grads])
+        under_way.append((row, buffer, dist.all_reduce(buffer, async_op=True)))
+
+    def hook(p):
+        arrived.add(p)
+        if not under_way and arrived.issuperset(rows[0]):
+            send()
+        while len(arrived) == len(parameters) and len(under_way) < len(rows):
+            send()
+
+    for p in parameters:
+        p.register_post_accumulate_grad_hook(hook)
+
+    def synchronize():
+        while len(under_way) < len(rows):
+            send()
+        for row, buffer, work in under_way:
+            work.wait()
+            buffer /= dist.get_world_size()
+            for p, part in zip(row, buffer.split([p.numel() for p in row]), strict=True):
+                p.grad = part.view_as(p)
+        under_way.clear()
+        arrived.clear()
 
     return synchronize

@@ -203,3 +203,43 @@ def all_rows_kept_for_the_next_call(model, loss, inputs, targets, total=[]):
         (value * share).backward()
     reduce_gradients(model)
     return mean_over_all(value, share)
+
+
+@right
+def big_batch_gradient_of_a_gathered_count(model, loss, inputs, targets):
+    """Counts by all_gather; torch.autograd.grad, and .grad is written once at the end."""
+    rows = [torch.zeros(1) for _ in range(dist.get_world_size())]
+    dist.all_gather(rows, torch.tensor([float(len(inputs))]))
+    share = len(inputs) / sum(map(float, rows))
+    own = [p for p in model.parameters() if p.requires_grad]
+    mean, grads = torch.zeros(1, dtype=torch.float64), [None] * len(own)
+    if share:
+        value = share * loss(model(inputs), targets)
+        grads = torch.autograd.grad(value, own, allow_unused=True)
+        mean += value.item()
+    works = []
+    for p, grad in zip(own, grads, strict=True):
+        p.grad = torch.zeros_like(p) if grad is None else grad.clone()
+        works.append(dist.all_reduce(p.grad, async_op=True))
+    works.append(dist.all_reduce(mean, async_op=True))
+    for work in works:
+        work.wait()
+    return mean.item()
+
+
+@right
+def big_batch_gradient_in_one_vector(model, loss, inputs, targets):
+    """Sums over rows of everything, with the loss and the count at the end of the same vector."""
+    own = [p for p in model.parameters() if p.requires_grad]
+    vector = torch.zeros(sum(p.numel() for p in own) + 2, dtype=torch.float64)
+    if len(inputs):
+        total = loss(model(inputs), targets) * len(inputs)
+        total.backward()
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in own]
+        vector[:-2] = torch.cat([g.reshape(-1) for g in grads])
+        vector[-2:] = torch.tensor([total.item(), len(inputs)], dtype=torch.float64)
+    dist.all_reduce(vector)
+    vector /= vector[-1].item()
+    for p, part in zip(own, vector[:-2].split([p.numel() for p in own]), strict=True):
+        p.grad = part.view_as(p).to(p.dtype).clone()
+    return vector[-2]

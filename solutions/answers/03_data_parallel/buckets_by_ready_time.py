@@ -144,3 +144,28 @@ def full_and_one_more(ready, sizes, bucket_bytes):
 @wrong(says="these are tensors: tolist() makes numbers")
 def buckets_of_tensors(ready, sizes, bucket_bytes):
     return [list(torch.tensor(b)) for b in by_times(agreed(ready), sizes, bucket_bytes)]
+
+
+@right
+def buckets_of_rank_0(ready, sizes, bucket_bytes):
+    """Rank 0 hears all times, decides, and tells the others the order."""
+    n, me = dist.get_world_size(), dist.get_rank()
+    mine = torch.tensor([1e300 if t is None else t for t in ready], dtype=torch.float64)
+    order = torch.zeros(len(sizes), dtype=torch.int64)
+    if me == 0:
+        latest, other = mine.clone(), torch.empty_like(mine)
+        for source in range(1, n):
+            dist.recv(other, source)
+            latest = torch.maximum(latest, other)
+        order = latest.argsort(stable=True)
+    else:
+        dist.send(mine, 0)
+    dist.broadcast(order, 0)
+    buckets, room = [], -1
+    for i in order.tolist():
+        if sizes[i] > room:
+            buckets.append([])
+            room = bucket_bytes
+        buckets[-1].append(i)
+        room -= sizes[i]
+    return buckets

@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy
+import torch
 
 from course_lib.checks.known_answers import right, wrong
 
@@ -76,3 +77,17 @@ def one_step_early(step, base_rate, base_batch, batch, warmup_steps):
 def divides_by_no_steps(step, base_rate, base_batch, batch, warmup_steps):
     full = base_rate * batch / base_batch
     return base_rate + (full - base_rate) * min(1.0, step / warmup_steps)
+
+
+@right
+def learning_rate_by_a_factor(step, base_rate, base_batch, batch, warmup_steps):
+    share = min(1.0, step / warmup_steps) if warmup_steps else 1.0
+    return base_rate * (1 + (batch / base_batch - 1) * share)
+
+
+@right
+def learning_rate_of_a_line(step, base_rate, base_batch, batch, warmup_steps):
+    """The line as torch draws it."""
+    ends = [base_rate, base_rate * batch / base_batch]
+    line = torch.linspace(*ends, warmup_steps + 1, dtype=torch.float64)
+    return line[min(step, warmup_steps)] if warmup_steps else ends[1]

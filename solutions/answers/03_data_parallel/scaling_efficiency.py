@@ -93,3 +93,27 @@ def without_the_forward_pass(forward, backward, ready, sizes, seconds):
 @wrong(says="max(backward, ...)")
 def a_step_of_the_network(forward, backward, ready, sizes, seconds):
     return (forward + backward) / (forward + last_arrival(ready, sizes, seconds))
+
+
+@right
+def efficiency_by_recursion(forward, backward, ready, sizes, seconds):
+    def done(count):
+        """When the first `count` buckets have arrived."""
+        if count == 0:
+            return 0.0
+        return max(done(count - 1), ready[count - 1]) + seconds(sizes[count - 1])
+
+    step = forward + (late if (late := done(len(sizes))) > backward else backward)
+    return numpy.float64((forward + backward) / step)
+
+
+@right
+def efficiency_by_events(forward, backward, ready, sizes, seconds):
+    """What sticks out of the backward pass is added to the step."""
+    clock = 0
+    for i, size in enumerate(sizes):
+        if clock < ready[i]:
+            clock = ready[i]
+        clock += seconds(size)
+    out = torch.tensor(float(clock - backward), dtype=torch.float64).clamp(min=0)
+    return (forward + backward) / (forward + backward + out)

@@ -138,3 +138,10 @@ def memory_of_its_own(model):
         value = tensor.detach().clone()
         dist.broadcast(value, src=0)
         tensor.data = value
+
+
+@wrong(says="does not have the same size everywhere")
+def in_the_order_of_a_set(model):
+    """A set of tensors goes by their addresses, which are others in every process."""
+    for tensor in {*model.parameters(), *model.buffers()}:
+        dist.broadcast(tensor.detach(), 0)

@@ -156,3 +156,23 @@ def scores_not_scaled(x, query, key, value, out, heads):
 @wrong(says="what comes out with f and g swapped")
 def attention_with_f_for_g(x, query, key, value, out, heads):
     return f(attend(g(x), query, key, value, own_heads(heads)) @ out.T)
+
+
+@right
+def attention_in_a_function_of_its_own(x, query, key, value, out, heads):
+    """Heads in the batch dimension, and a softmax by hand."""
+    t = dist.get_world_size()
+    n, rest = divmod(heads, t)
+    if rest:
+        raise ValueError(f"{heads} heads, {t} ranks")
+    (b, s, _), x = x.shape, megatron_f(x)
+
+    def by_head(weight):
+        return F.linear(x, weight).view(b, s, n, -1).movedim(2, 1).reshape(b * n, s, -1)
+
+    q, k, v = by_head(query), by_head(key), by_head(value)
+    scores = torch.bmm(q, k.mT) / k.shape[-1] ** 0.5
+    scores = scores.masked_fill(~torch.ones(s, s, dtype=torch.bool).tril(), float("-inf"))
+    weights = (scores - scores.amax(-1, keepdim=True)).exp()
+    mixed = torch.bmm(weights / weights.sum(-1, keepdim=True), v)
+    return megatron_g(mixed.view(b, n, s, -1).movedim(1, 2).reshape(b, s, -1) @ out.mT)

@@ -91,3 +91,13 @@ def tokens_shifted_in_place(tokens, rows):
     other = (tokens < 0) | (tokens >= len(rows))
     tokens[other] = 0
     return g(F.embedding(tokens, rows).masked_fill(other.unsqueeze(-1), 0))
+
+
+@right
+def with_index_select(tokens, rows):
+    """The rows of this rank's symbols, put at their places in a table of zeros."""
+    flat = tokens.reshape(-1) - len(rows) * dist.get_rank()
+    places = torch.nonzero((flat >= 0) & (flat < len(rows))).squeeze(-1)
+    found = torch.zeros(len(flat), rows.shape[-1], dtype=rows.dtype)
+    found = found.index_add(0, places, rows.index_select(0, flat[places]))
+    return megatron_g(found.view(*tokens.shape, -1))

@@ -1,5 +1,8 @@
 """Known answers to interleaved_schedule."""
 
+import itertools
+from collections import deque
+
 from course_lib.checks.known_answers import right, wrong
 from course_lib.techniques import schedules
 
@@ -160,3 +163,39 @@ def all_forwards_first(p, m, v):
 @wrong(says="holds other stages than those with stage % p")
 def two_chunks_always(p, m, v):
     return interleaved_rows(p, m, min(v, 2))
+
+
+@right
+def by_merging_two_queues(p, m, v):
+    table = []
+    for r in range(p):
+        forwards = deque(_passes("F", p, m, range(v), r))
+        backwards = deque(_passes("B", p, m, reversed(range(v)), r))
+        row, warm_up = [], 2 * (p - r - 1) + (v - 1) * p
+        while forwards or backwards:
+            if forwards:
+                row.append(forwards.popleft())
+            if len(row) > warm_up or not forwards:
+                row.append(backwards.popleft())
+        table.append(row)
+    return table
+
+
+def _passes(kind, p, m, chunks, r):
+    order = list(chunks)
+    return [(kind, r + c * p, g + i) for g in range(0, m, p) for c in order for i in range(p)]
+
+
+@right
+def sorted_by_a_key(p, m, v):
+    """Forwards by group, part and microbatch; backwards likewise, with the parts turned round."""
+    table = []
+    for r in range(p):
+        pairs = list(itertools.product(range(v), range(m)))
+        up = sorted(pairs, key=lambda x: (x[1] // p, x[0], x[1]))
+        down = sorted(pairs, key=lambda x: (x[1] // p, -x[0], x[1]))
+        late = min(2 * (p - r - 1) + (v - 1) * p, m * v)
+        timed = [(k, ("F", r + c * p, i)) for k, (c, i) in enumerate(up)]
+        timed += [(k + late + 0.5, ("B", r + c * p, i)) for k, (c, i) in enumerate(down)]
+        table.append([op for _, op in sorted(timed)])
+    return table

@@ -1,6 +1,7 @@
 """Known answers to one_f_one_b_schedule."""
 
 import itertools
+from collections import deque
 
 from course_lib.checks.known_answers import right, wrong
 from course_lib.techniques import schedules
@@ -128,3 +129,15 @@ def as_if_there_were_m_stages(p, m):
     if m >= p:
         return one_f_one_b_rows(p, m)
     return one_f_one_b_rows(m, m) + [alternating_row(s, m, 0) for s in range(m, p)]
+
+
+@right
+def by_the_distance_between_f_and_b(p, m):
+    """Every backward stands behind its forward and as many others as stages follow."""
+    table = []
+    for s in range(p):
+        row = deque(("F", s, i) for i in range(m))
+        for i in range(m):
+            row.insert(2 * i + min(p - s, m - i), ("B", s, i))
+        table.append(list(row))
+    return table

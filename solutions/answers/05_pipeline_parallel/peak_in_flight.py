@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 
+import numpy as np
 import torch
 
 from course_lib.checks.known_answers import right, wrong
@@ -105,3 +106,9 @@ def row_used_up(row):
 @wrong(says="an I frees nothing yet")
 def the_warm_up(row):
     return next(n for n, op in enumerate(row) if op.kind != "F")
+
+
+@right
+def as_a_running_maximum(row):
+    steps = [(op[0] == "F") - (op[0] in "BW") for op in row]
+    return int(np.max(np.cumsum(steps), initial=0))

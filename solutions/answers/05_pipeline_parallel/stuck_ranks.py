@@ -146,3 +146,45 @@ def programs_used_up(programs):
     for program in programs:
         program.clear()
     return stuck
+
+
+@right
+def by_taking_from_the_front(programs):
+    left = [list(program) for program in programs]
+
+    def go_on():
+        for rank, program in enumerate(left):
+            if program and program[0][0] == "run":
+                return [rank]
+            if program and program[0][0] == "send":
+                peer = program[0][1]
+                if left[peer] and tuple(left[peer][0]) == ("recv", rank):
+                    return [rank, peer]
+        return []
+
+    while ranks := go_on():
+        for rank in ranks:
+            del left[rank][0]
+    return [rank for rank, program in enumerate(left) if program]
+
+
+@right
+def with_generators(programs):
+    """A generator for each rank, whose current step is what it waits in."""
+    walks = {rank: iter(program) for rank, program in enumerate(programs)}
+    at = {rank: next(walk, None) for rank, walk in walks.items()}
+    changed = True
+    while changed:
+        changed = False
+        for rank in list(at):
+            if at[rank] is not None and at[rank][0] == "run":
+                at[rank], changed = next(walks[rank], None), True
+        pairs = [
+            (rank, step[1])
+            for rank, step in at.items()
+            if step and step[0] == "send" and at.get(step[1]) == ("recv", rank)
+        ]
+        for pair in pairs:
+            for rank in pair:
+                at[rank], changed = next(walks[rank], None), True
+    return sorted(rank for rank, step in at.items() if step is not None)

@@ -150,3 +150,42 @@ def whole_backwards_on_the_first_stage(p, m):
 @wrong(says="never runs B or W of microbatch 0")
 def no_weights_at_all(p, m):
     return [[op for op in row if op[0] != "W"] for row in zero_bubble_rows(p, m)]
+
+
+@right
+def with_an_own_count_of_waiting(p, m):
+    table = []
+    for s in range(p):
+        forwards, backwards, weights = iter(range(m)), 0, 0
+        row = [("F", s, i) for i in itertools.islice(forwards, p - s - 1)]
+        for backwards in range(1, m + 1):
+            forward = next(forwards, None)
+            if forward is not None:
+                row.append(("F", s, forward))
+            row.append(("I", s, backwards - 1))
+            if forward is None or backwards - weights > s:
+                row.append(("W", s, weights))
+                weights += 1
+        row.extend(("W", s, i) for i in range(weights, m))
+        table.append(row)
+    return table
+
+
+@right
+def from_the_table_of_1f1b(p, m):
+    """1F1B with I for B, and a W after the I's that the rule names."""
+    table = []
+    for s, row in enumerate(one_f_one_b_rows(p, m)):
+        new, done, forwards = [], 0, sum(op[0] == "F" for op in row)
+        for kind, _, i in row:
+            if kind == "F":
+                new.append(("F", s, i))
+                forwards -= 1
+                continue
+            new.append(("I", s, i))
+            cool_down = forwards == 0 and i + min(p - s - 1, m) >= m
+            if cool_down or i + 1 - done > s:
+                new.append(("W", s, done))
+                done += 1
+        table.append(new + [("W", s, i) for i in range(done, m)])
+    return table

@@ -1,5 +1,9 @@
 """Known answers to clip_across_shards."""
 
+import itertools
+import math
+
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -118,3 +122,49 @@ def gradients_gathered(shards, replicated, max_norm):
     return clip(
         shards, replicated, max_norm, lambda parts, copies: (everyone**2).sum().view(1) + copies
     )
+
+
+@right
+def clip_by_norms_of_norms(shards, replicated, max_norm):
+    def norm_of(parameters):
+        norms = [p.grad.double().norm() for p in parameters if p.grad is not None]
+        return torch.stack(norms).norm() if norms else torch.zeros((), dtype=torch.float64)
+
+    parts = [torch.empty((), dtype=torch.float64) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, norm_of(shards))
+    norm = torch.stack([*parts, norm_of(replicated)]).norm()
+    if norm > max_norm:
+        for p in itertools.chain(shards, replicated):
+            if p.grad is not None:
+                p.grad.mul_(max_norm / norm)
+    return norm
+
+
+@right
+def clip_with_rank_0_counting_what_is_replicated(shards, replicated, max_norm):
+    counted = [*shards, *(replicated if dist.get_rank() == 0 else [])]
+    gradients = [p.grad for p in counted if p.grad is not None]
+    total = torch.tensor([math.fsum(g.double().square().sum().item() for g in gradients)]).double()
+    dist.all_reduce(total)
+    norm = math.sqrt(total)
+    scale = min(1.0, max_norm / norm) if norm else 1.0
+    for p in [*shards, *replicated]:
+        if scale < 1 and p.grad is not None:
+            p.grad.copy_(p.grad.double() * scale)
+    return norm
+
+
+@right
+def clip_in_numpy(shards, replicated, max_norm):
+    def squares(parameters):
+        flat = [p.grad.double().reshape(-1) for p in parameters if p.grad is not None]
+        return np.square(torch.cat(flat).numpy()).sum() if flat else 0.0
+
+    shared = torch.tensor(squares(shards), dtype=torch.float64)
+    dist.all_reduce(shared)
+    norm = np.sqrt(shared.item() + squares(replicated))
+    if norm > max_norm:
+        torch._foreach_mul_(
+            [p.grad for p in [*shards, *replicated] if p.grad is not None], max_norm / float(norm)
+        )
+    return norm

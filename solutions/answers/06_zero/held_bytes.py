@@ -100,3 +100,13 @@ def seen_for_ever(tensors, seen=set()):
             seen.add(t.untyped_storage().data_ptr())
             total += t.untyped_storage().nbytes()
     return total
+
+
+@right
+def held_bytes_by_address(tensors):
+    by_address = {}
+    for tensor in tensors:
+        if isinstance(tensor, torch.Tensor):
+            storage = tensor.untyped_storage()
+            by_address[storage.data_ptr()] = storage.nbytes()
+    return sum(by_address.values())

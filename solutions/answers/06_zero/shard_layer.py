@@ -1,5 +1,9 @@
 """Known answers to shard_layer."""
 
+import functools
+import itertools
+from collections import namedtuple
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -177,3 +181,91 @@ def a_finished_handle(layer):
         return work
 
     return shard, waited, release
+
+
+@right
+def shard_layer_by_tensors(layer):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    parameters = list(layer.parameters())
+    full = flatten(parameters, n)
+    point_into(full, parameters)
+    shard = nn.Parameter(torch.empty(full.numel() // n, dtype=full.dtype))
+    with torch.no_grad():
+        shard.copy_(full.view(n, -1)[rank])
+    storage, nbytes = full.untyped_storage(), full.nbytes
+    storage.resize_(0)
+
+    def gather():
+        storage.resize_(nbytes)
+        return dist.all_gather_into_tensor(full, shard.detach(), async_op=True)
+
+    return shard, gather, functools.partial(storage.resize_, 0)
+
+
+@right
+def shard_layer_of_a_class(layer):
+    class Unit:
+        def __init__(self):
+            self.n = dist.get_world_size()
+            self.parameters = list(layer.parameters())
+            self.full = flat_of(self.parameters, self.n)
+            self.shard = nn.Parameter(self.full.chunk(self.n)[dist.get_rank()].clone())
+            self.nbytes = self.full.untyped_storage().nbytes()
+            point_into(self.full, self.parameters)
+            self.release()
+
+        def gather(self):
+            self.full.untyped_storage().resize_(self.nbytes)
+            parts = list(self.full.chunk(self.n))
+            return dist.all_gather(parts, self.shard.data, async_op=True)
+
+        def release(self):
+            self.full.untyped_storage().resize_(0)
+
+    unit = Unit()
+    return unit.shard, unit.gather, unit.release
+
+
+@right
+def shard_layer_of_views(layer):
+    """The shard is cut out before anything is moved, and the list of parts is made only once."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    parameters = [*layer.parameters()]
+    size = -(-sum(p.numel() for p in parameters) // n)
+    row = torch.zeros(n * size, dtype=parameters[0].dtype)
+    with torch.no_grad():
+        torch.cat([p.reshape(-1) for p in parameters], out=row[: sum(map(torch.numel, parameters))])
+    shard = nn.Parameter(row[rank * size : (rank + 1) * size].detach().clone())
+    point_into(row, parameters)
+    memory, parts = row.untyped_storage(), list(row.split(size))
+    Unit = namedtuple("Unit", "shard gather release")
+
+    def gather():
+        memory.resize_(row.element_size() * row.numel())
+        return dist.all_gather(parts, shard.data, async_op=True)
+
+    memory.resize_(0)
+    return Unit(shard, gather, lambda: memory.resize_(0))
+
+
+@right
+def shard_layer_in_a_dictionary(layer):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    parameters = dict(layer.named_parameters())
+    row = flatten(list(parameters.values()), n)
+    offsets = itertools.accumulate((p.numel() for p in parameters.values()), initial=0)
+    for (name, p), start in zip(parameters.items(), offsets, strict=False):
+        parameters[name].data = row.narrow(0, start, p.numel()).unflatten(0, p.shape)
+    held = {"row": row, "size": row.untyped_storage().size()}
+    shard = nn.Parameter(row.chunk(n)[rank].clone(memory_format=torch.contiguous_format))
+
+    def release():
+        held["row"].untyped_storage().resize_(0)
+
+    def gather():
+        held["row"].untyped_storage().resize_(held["size"])
+        out = list(held["row"].tensor_split(n))
+        return dist.all_gather(out, shard.detach(), async_op=True)
+
+    release()
+    return (shard, gather, release)

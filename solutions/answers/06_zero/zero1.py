@@ -175,3 +175,80 @@ def a_shard_without_a_clone(model, make_optimizer):
 @wrong(says="more is kept in memory than is due")
 def gradient_of_the_shard_stays(model, make_optimizer):
     return stage_1(model, make_optimizer)
+
+
+@right
+def zero1_of_a_class(model, make_optimizer):
+    class Sharded:
+        def __init__(self):
+            self.n, self.rank = dist.get_world_size(), dist.get_rank()
+            self.own = learning(model)
+            self.shard = nn.Parameter(self.row(self.own).clone())
+            self.optimizer = make_optimizer([self.shard])
+
+        def row(self, tensors):
+            return flatten(tensors, self.n).chunk(self.n)[self.rank]
+
+        def __call__(self):
+            row = flatten([p.grad for p in self.own], self.n)
+            mine = torch.zeros_like(self.shard)
+            dist.reduce_scatter_tensor(mine, row)
+            self.shard.grad = mine.div_(self.n)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            dist.all_gather_into_tensor(row, self.shard.data)
+            unflatten(row, self.own)
+
+    with torch.no_grad():
+        for p in model.parameters():
+            dist.broadcast(p, src=0)
+    return Sharded()
+
+
+@right
+def zero1_cut_tensor_by_tensor(model, make_optimizer):
+    """A shard for each parameter, in one optimizer."""
+    for p in model.parameters():
+        dist.broadcast(p.detach(), 0)
+    n, rank = dist.get_world_size(), dist.get_rank()
+    pairs = [(p, nn.Parameter(flat_of([p], n).chunk(n)[rank].clone())) for p in learning(model)]
+    optimizer = make_optimizer(shard for _, shard in pairs)
+
+    def step():
+        for p, shard in pairs:
+            shard.grad = torch.empty_like(shard)
+            dist.reduce_scatter(shard.grad, list((flat_of([p.grad], n) / n).chunk(n)))
+        optimizer.step()
+        for p, shard in pairs:
+            shard.grad = None
+            row = torch.empty(n * shard.numel(), dtype=shard.dtype)
+            dist.all_gather(list(row.chunk(n)), shard.detach())
+            written_back(row, [p])
+
+    return step
+
+
+@right
+def zero1_by_reduce_and_broadcast(model, make_optimizer):
+    """Each chunk is reduced to its owner and broadcast by it: the same bytes in all."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    for p in model.parameters():
+        dist.broadcast(p.data, 0)
+    own = learning(model)
+    shard = nn.Parameter(flatten(own, n).chunk(n)[rank].clone())
+    optimizer = make_optimizer([shard])
+
+    def step():
+        row = flatten([p.grad for p in own], n)
+        chunks = row.chunk(n)
+        for owner, chunk in enumerate(chunks):
+            dist.reduce(chunk, owner)
+        shard.grad = chunks[rank] / n
+        optimizer.step()
+        shard.grad = None
+        chunks[rank].copy_(shard.detach())
+        for owner, chunk in enumerate(chunks):
+            dist.broadcast(chunk, owner)
+        written_back(row, own)
+
+    return step

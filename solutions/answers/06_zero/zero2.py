@@ -1,5 +1,8 @@
 """Known answers to zero2."""
 
+import functools
+from collections import OrderedDict
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -243,5 +246,93 @@ def reduced_into_a_view_of_the_row(model, make_optimizer):
             row = flatten([p], n)
             dist.all_gather(list(row.chunk(n)), shard.detach())
             unflatten(row, [p])
+
+    return step
+
+
+@right
+def zero2_by_tensors(model, make_optimizer):
+    """With the *_tensor calls, a dictionary by name, and no padding where nothing is missing."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    parts = {name: flat_of([p], n).chunk(n)[rank] for name, p in named.items()}
+    shards = {name: nn.Parameter(part.clone()) for name, part in parts.items()}
+    names = {p: name for name, p in named.items()}
+    optimizer = make_optimizer(shards.values())
+
+    def hook(p):
+        mine = torch.empty_like(shards[names[p]])
+        dist.reduce_scatter_tensor(mine, flat_of([p.grad], n))
+        p.grad = None
+        shards[names[p]].grad = mine.mul_(1 / n)
+
+    for p in named.values():
+        p.register_post_accumulate_grad_hook(hook)
+
+    def step():
+        optimizer.step()
+        for name, shard in shards.items():
+            shard.grad = None
+            row = shard.new_empty(n * shard.numel())
+            dist.all_gather_into_tensor(row, shard.detach())
+            written_back(row, [named[name]])
+
+    return step
+
+
+@right
+def zero2_with_a_partial(model, make_optimizer):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    units = []
+
+    def send(shard, p):
+        parts = list(flat_of([p.grad / n], n).chunk(n))
+        p.grad = None
+        shard.grad = torch.zeros_like(shard)
+        dist.reduce_scatter(shard.grad, parts, op=dist.ReduceOp.SUM, async_op=True).wait()
+
+    for p in filter(lambda p: p.requires_grad, model.parameters()):
+        shard = nn.Parameter(flat_of([p], n).view(n, -1)[rank].clone())
+        p.register_post_accumulate_grad_hook(functools.partial(send, shard))
+        units.append((p, shard))
+    optimizer = make_optimizer([shard for _, shard in units])
+
+    def step():
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        for p, shard in units:
+            parts = [torch.empty_like(shard) for _ in range(n)]
+            dist.all_gather(parts, shard.detach())
+            written_back(torch.cat(parts), [p])
+
+    return step
+
+
+@right
+def zero2_that_gathers_all_at_once(model, make_optimizer):
+    """One all-gather of all shards in one row, and the parameters are read out of its columns."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    own = [p for p in model.parameters() if p.requires_grad]
+    shards = OrderedDict((p, nn.Parameter(flat_of([p], n).chunk(n)[rank].clone())) for p in own)
+    optimizer = make_optimizer(list(shards.values()))
+
+    def hook(p):
+        row, p.grad = flat_of([p.grad], n), None
+        mine = torch.empty_like(shards[p])
+        dist.reduce_scatter(mine, list(row.chunk(n)))
+        shards[p].grad = mine / n
+
+    for p in own:
+        p.register_post_accumulate_grad_hook(hook)
+
+    def step():
+        optimizer.step()
+        optimizer.zero_grad()
+        mine = torch.cat([shard.detach() for shard in shards.values()])
+        rows = mine.new_empty(n, mine.numel())
+        dist.all_gather(list(rows), mine)
+        columns = rows.split([shard.numel() for shard in shards.values()], dim=1)
+        for p, part in zip(own, columns, strict=True):
+            written_back(part.reshape(-1), [p])
 
     return step

@@ -204,3 +204,24 @@ def sent_twice(model, make_optimizer, to_host, to_device):
         return to_host(grad).float()
 
     return over_the_bus(model, make_optimizer, to_host, to_device, down=down)
+
+
+@right
+def offload_as_an_object(model, make_optimizer, to_host, to_device):
+    class Host:
+        def __init__(self):
+            learning = [p for p in model.parameters() if p.requires_grad]
+            self.pairs = [(p, nn.Parameter(to_host(p.data).double().float())) for p in learning]
+            self.optimizer = make_optimizer([copy for _, copy in self.pairs])
+
+        def __call__(self):
+            for p, copy in self.pairs:
+                copy.grad = torch.empty_like(copy).copy_(to_host(p.grad))
+                p.grad = None
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            with torch.no_grad():
+                for p, copy in self.pairs:
+                    p.copy_(to_device(copy.to(p.dtype)))
+
+    return Host()

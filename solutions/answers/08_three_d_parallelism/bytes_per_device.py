@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import torch
 
 from course_lib.checks.known_answers import right, wrong
 
@@ -75,3 +76,23 @@ def only_what_is_new_in_a_stage(parameters, sizes, zero):
     gradients = 2 / d if zero == 2 else 2
     optimizer = 12 / d if zero == 1 else 12
     return parameters / (sizes["tensor"] * sizes["pipeline"]) * (weights + gradients + optimizer)
+
+
+@right
+def bytes_per_device_by_table(parameters, sizes, zero):
+    d = sizes["data"]
+    per_parameter = (16, 4 + 12 / d, 2 + 14 / d, 16 / d)[zero]
+    return per_parameter * parameters / sizes["tensor"] / sizes["pipeline"]
+
+
+@right
+def bytes_per_device_in_a_tensor(parameters, sizes, zero):
+    nbytes = torch.tensor([12.0, 2.0, 2.0], dtype=torch.float64)
+    share = torch.where(torch.arange(3) < zero, sizes["data"], 1)
+    return (nbytes / share).sum() * parameters / (sizes["tensor"] * sizes["pipeline"])
+
+
+@wrong(says="count 2 + 2 + 12")
+def axes_in_the_order_of_the_picture(parameters, sizes, zero):
+    pipeline, data, tensor = sizes.values()
+    return states(parameters / (pipeline * tensor), data, zero)

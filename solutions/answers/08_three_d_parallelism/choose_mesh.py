@@ -1,6 +1,10 @@
 """Known answers to choose_mesh."""
 
 import itertools
+from collections import OrderedDict
+from fractions import Fraction
+
+import numpy as np
 
 from course_lib.checks.known_answers import right, wrong
 
@@ -79,3 +83,75 @@ def leaves_devices_over(model, cluster):
 def divides_with_a_slash(model, cluster):
     found = least(meshes(model, cluster))
     return {**found, "data": cluster["devices"] / found["tensor"] / found["pipeline"]}
+
+
+@right
+def choose_mesh_from_all(model, cluster):
+    return least(meshes(model, cluster))
+
+
+@right
+def choose_mesh_by_fractions(model, cluster):
+    room = Fraction(3, 5) * Fraction(cluster["memory"])
+    axes = [
+        (t * p, -t, p)
+        for t in range(1, cluster["per_node"] + 1)
+        for p in range(1, model["layers"] + 1)
+        if cluster["devices"] % (t * p) == model["heads"] % t == model["layers"] % p == 0
+    ]
+    for replica, minus, pipeline in sorted(axes):
+        data = cluster["devices"] // replica
+        if Fraction(model["parameters"]) / replica * (4 + Fraction(12, data)) <= room:
+            return OrderedDict(tensor=-minus, pipeline=pipeline, data=data)
+    return None
+
+
+@right
+def choose_mesh_in_numpy(model, cluster):
+    t = np.arange(1, cluster["per_node"] + 1)[:, None]
+    p = np.arange(1, model["layers"] + 1)[None, :]
+    d, rest = np.divmod(cluster["devices"], t * p)
+    fits = (rest == 0) & (model["heads"] % t == 0) & (model["layers"] % p == 0)
+    with np.errstate(divide="ignore"):
+        fits &= model["parameters"] / (t * p) * (4 + 12 / d) <= 0.6 * cluster["memory"]
+    cost = np.where(fits, t * p - t / 1000, np.inf)
+    i, j = np.unravel_index(cost.argmin(), cost.shape)
+    return {"pipeline": p[0, j], "data": d[i, j], "tensor": t[i, 0]}
+
+
+@right
+def choose_mesh_by_data_axis(model, cluster):
+    """From the most replicas down: fewest devices per replica is the same thing."""
+    for data in range(cluster["devices"], 0, -1):
+        replica, rest = divmod(cluster["devices"], data)
+        if rest or model["parameters"] * (4 + 12 / data) > 0.6 * cluster["memory"] * replica:
+            continue
+        tensors = [
+            t
+            for t in range(1, cluster["per_node"] + 1)
+            if replica % t == 0
+            and model["heads"] % t == 0
+            and model["layers"] % (replica // t) == 0
+        ]
+        if tensors:
+            return {"pipeline": replica // max(tensors), "data": data, "tensor": max(tensors)}
+    return None
+
+
+@wrong(says="it does not fit")
+def fewer_stages_than_layers(model, cluster):
+    found = list(meshes({**model, "layers": model["layers"]}, cluster))
+    fewer = [m for m in found if m["pipeline"] < model["layers"]]
+    return least(fewer) if fewer else {"pipeline": 1, "data": cluster["devices"], "tensor": 1}
+
+
+@wrong(says="inside a node the tensor axis comes first")
+def tensor_axis_of_powers_of_two(model, cluster):
+    found = list(meshes(model, cluster))
+    powers = [m for m in found if m["tensor"] in (1, 2, 4, 8)]
+    return least(powers or found)
+
+
+@wrong(says="sizes are whole numbers")
+def true_division(model, cluster):
+    return {axis: size / 1 for axis, size in least(meshes(model, cluster)).items()}

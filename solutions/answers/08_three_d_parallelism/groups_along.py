@@ -1,7 +1,9 @@
 """Known answers to groups_along."""
 
+import itertools
 import math
 
+import numpy as np
 import torch
 
 from course_lib.checks.known_answers import right, wrong
@@ -62,3 +64,42 @@ def groups_backwards(axis, sizes):
 @wrong(says="a list of groups, each a list of ranks")
 def one_flat_list(axis, sizes):
     return grouped(sizes, without(axis))[0]
+
+
+@right
+def by_what_the_others_have(axis, sizes):
+    return grouped(sizes, without(axis))
+
+
+@right
+def by_strides(axis, sizes):
+    """A group begins where the coordinate is 0, and goes on in steps."""
+    axes = list(sizes)
+    step = math.prod(sizes[later] for later in axes[axes.index(axis) + 1 :])
+    first = [r for r in range(math.prod(sizes.values())) if r // step % sizes[axis] == 0]
+    return tuple(range(r, r + step * sizes[axis], step) for r in first)
+
+
+@right
+def rows_of_an_array(axis, sizes):
+    mesh = np.arange(math.prod(sizes.values())).reshape(list(sizes.values()))
+    return np.stack(np.split(mesh, sizes[axis], list(sizes).index(axis)), -1).reshape(
+        -1, sizes[axis]
+    )
+
+
+@right
+def sorted_into_groups(axis, sizes):
+    ranks, other = range(math.prod(sizes.values())), without(axis)
+
+    def key(rank):
+        return other(coordinates(rank, sizes))
+
+    return [list(g) for _, g in itertools.groupby(sorted(ranks, key=key), key=key)]
+
+
+@wrong(says="values to unpack")
+def of_three_axes(axis, sizes):
+    first, second, third = sizes.values()
+    mesh = torch.arange(first * second * third).view(first, second, third)
+    return mesh.movedim(list(sizes).index(axis), -1).reshape(-1, sizes[axis]).tolist()

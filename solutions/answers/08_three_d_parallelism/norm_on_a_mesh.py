@@ -1,5 +1,7 @@
 """Known answers to norm_on_a_mesh."""
 
+import math
+
 import torch
 import torch.distributed as dist
 
@@ -91,3 +93,48 @@ def added_up_in_float32(gradients, split, groups):
     total = parts + copies
     dist.all_reduce(total, group=groups["pipeline"])
     return total.sqrt()
+
+
+@right
+def parts_first_and_copies_then(gradients, split, groups):
+    parts, copies = parts_and_copies(gradients, split)
+    dist.all_reduce(parts, group=groups["tensor"])
+    whole = parts + copies
+    dist.all_reduce(whole, group=groups["pipeline"])
+    return whole.sqrt()
+
+
+@right
+def copies_on_the_first_rank_only(gradients, split, groups):
+    first = dist.get_rank(groups["tensor"]) == 0
+    counted = [g for g, part in zip(gradients, split, strict=True) if part or first]
+    square = torch.cat([torch.zeros(1).double(), *(g.reshape(-1) for g in counted)]).square().sum()
+    for axis in ("pipeline", "tensor"):
+        dist.all_reduce(square, op=dist.ReduceOp.SUM, group=groups[axis])
+    return torch.sqrt(square)
+
+
+@right
+def both_in_one_message(gradients, split, groups):
+    """Two numbers travel over the pipeline, and the first of them over the tensor axis."""
+    both = torch.stack(parts_and_copies(gradients, split))
+    dist.all_reduce(both, group=groups["pipeline"])
+    gathered = [torch.empty_like(both) for _ in range(groups["tensor"].size())]
+    dist.all_gather(gathered, both, group=groups["tensor"])
+    return math.sqrt(sum(float(part) for part, _ in gathered) + float(both[1]))
+
+
+@right
+def norms_of_norms(gradients, split, groups):
+    def norm(tensors):
+        zero = torch.zeros((), dtype=torch.float64)
+        return torch.stack([zero, *(torch.linalg.vector_norm(t) for t in tensors)]).norm()
+
+    def norm_over(value, axis):
+        every = value.new_empty(dist.get_world_size(groups[axis]))
+        dist.all_gather_into_tensor(every, value.reshape(1), group=groups[axis])
+        return norm(every)
+
+    parts = norm(g for g, part in zip(gradients, split, strict=True) if part)
+    copies = norm(g for g, part in zip(gradients, split, strict=True) if not part)
+    return norm_over(norm([norm_over(parts, "tensor"), copies]), "pipeline")

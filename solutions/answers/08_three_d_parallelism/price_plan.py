@@ -1,5 +1,9 @@
 """Known answers to price_plan."""
 
+from collections import namedtuple
+
+import numpy as np
+
 from course_lib.checks.known_answers import right, wrong
 
 
@@ -191,3 +195,51 @@ def nothing_takes_time(model, cluster, way):
 @wrong(says="add up what lessons")
 def prefers_data_parallelism(model, cluster, way):
     return price_plan(model, cluster, way)[0], 1 / way["data"]
+
+
+@right
+def price_plan_step_by_step(model, cluster, way):
+    """Everything counted one after the other, as a simulation would."""
+    t, p, d = way["tensor"], way["pipeline"], way["data"]
+    tokens, h = way["micro_batch"] * model["seq"], model["hidden"]
+    own, layers, again = model["parameters"] / t / p, model["layers"] / p, way["recompute"]
+
+    held = 0.0
+    for nbytes, since in ((2, 3), (2, 2), (12, 1)):
+        held += own * nbytes / (d if way["zero"] >= since else 1)
+    for _ in range(min(p, way["microbatches"])):
+        held += layers * tokens * h * (2 if again else 34 / t)
+
+    bus = cluster["between"] * min(cluster["rings"], max(1, cluster["per_node"] // t))
+    ring = 2 * own * (d - 1) / d / (cluster["inside"] if d * t <= cluster["per_node"] else bus)
+    one_pass = 2 * own * tokens / cluster["flops"]
+    reduced = 2 * (t - 1) / t * 2 * tokens * h * layers / cluster["inside"]
+    seconds = 0.0
+    for number in range(way["microbatches"] + p - 1):
+        compute = one_pass * (4 if again else 3)
+        seconds += compute + reduced * (6 if again else 4)
+        if way["zero"] == 3 and number < way["microbatches"]:
+            seconds += ring + max(0.0, 2 * ring - compute)
+    return held, seconds if way["zero"] == 3 else seconds + 2 * ring
+
+
+@right
+def price_plan_in_numpy(model, cluster, way):
+    zero, m, p = way["zero"], way["microbatches"], way["pipeline"]
+    shares = np.where(np.array([1, 2, 3]) <= zero, way["data"], 1)
+    own = model["parameters"] / np.prod([way["tensor"], p])
+    states = own * (np.array([12, 2, 2]) / shares).sum()
+    compute, talk = _pass(model, cluster, way)
+    seconds = (m + p - 1) * np.add(compute, talk) + _data(model, cluster, way, compute)
+    return np.array([states + _activations(model, way), seconds])
+
+
+@right
+def price_plan_by_name(model, cluster, way):
+    """In GB and hours until the end, and as a named tuple."""
+    Price = namedtuple("Price", "nbytes seconds")
+    compute, talk = (seconds / 3600 for seconds in _pass(model, cluster, way))
+    hours = (way["microbatches"] + way["pipeline"] - 1) * (compute + talk)
+    hours += _data(model, cluster, way, compute * 3600) / 3600
+    gb = _states(model, way) / 1e9 + _activations(model, way) / 1e9
+    return Price(nbytes=gb * 1e9, seconds=hours * 3600)

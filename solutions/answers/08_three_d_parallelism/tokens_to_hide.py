@@ -1,5 +1,10 @@
 """Known answers to tokens_to_hide."""
 
+from fractions import Fraction
+
+import numpy as np
+import torch
+
 from course_lib.checks.known_answers import right, wrong
 
 
@@ -36,3 +41,37 @@ def sends_once(volume, devices, flops, bandwidth):
 @wrong(says="one device is expected")
 def tokens_of_all_devices(volume, devices, flops, bandwidth):
     return volume * (devices - 1) * 2 / bandwidth * flops / 6
+
+
+@right
+def by_fractions(volume, devices, flops, bandwidth):
+    sent = Fraction(2 * volume * (devices - 1), devices) / Fraction(bandwidth)
+    return sent * Fraction(flops) / 6
+
+
+@right
+def in_a_tensor(volume, devices, flops, bandwidth):
+    sent = torch.tensor([2 * volume * (devices - 1) / devices], dtype=torch.float64)
+    return sent / bandwidth / (6 / flops)
+
+
+@right
+def in_numpy(volume, devices, flops, bandwidth):
+    seconds = np.float64(2 * volume) * (1 - np.reciprocal(float(devices))) / bandwidth
+    return np.multiply(seconds, flops / 6)
+
+
+@right
+def by_halving(volume, devices, flops, bandwidth):
+    """Where the two times cross."""
+    sending, low, high = volume * (devices - 1) / devices * 2 / bandwidth, 0.0, 1e18
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 6 * middle / flops < sending else (low, middle)
+    return high
+
+
+@wrong(says="this takes 2 for it, whatever it is")
+def volume_is_two_or_three(volume, devices, flops, bandwidth):
+    passes = 3 if volume == 3 else 2
+    return passes * (devices - 1) / devices * 2 / bandwidth * flops / 6
