@@ -1,6 +1,7 @@
 """Small changes to right answers: which there are, and that the checks notice a sample of them."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -78,10 +79,13 @@ def test_every_explanation_is_of_a_mutant_that_there_is():
 
 
 def test_the_readme_says_how_many_there_are():
-    same = sum(map(len, SAME.values()))
+    """As a round number, which holds while answers are edited."""
     readme = " ".join((Path(__file__).parents[2] / "README.md").read_text("utf-8").split())
-    assert f"puts all {len(EVERY)} to the checks, which reject {len(EVERY) - same}." in readme
-    assert f"The other {same} are as right as before" in readme
+    found = re.search(r"all ([\d,]+) or so .* but for some (\d+)", readme)
+    assert found, "the README no longer says how many mutants there are"
+    count, same = (int(number.replace(",", "")) for number in found.groups())
+    assert count == pytest.approx(len(EVERY), rel=0.1)
+    assert same == pytest.approx(sum(map(len, SAME.values())), rel=0.15)
 
 
 def test_what_was_tried_is_not_tried_again(tmp_path, monkeypatch):

@@ -10,7 +10,6 @@ _VALUES = "what is sent or received are values: it may require a gradient"
 _ONE_SENDER = "only one rank sends to this one at this time, or the order makes no difference"
 _NEGATIVE = "a negative index counts from the end"
 _FIRST = "the first one opens a pack, however much room there is"
-_CONTIGUOUS = "what comes here is contiguous"
 _PARAMETER = "nn.Parameter cuts what it is made of from its graph by itself"
 _AS_GOOD = "another table, as short in every case and with no more in memory"
 _NONE_DIVIDES = "a number above the number of layers does not divide it"
@@ -159,11 +158,7 @@ SAME: dict[str, dict[str, str]] = {
         "y = (x_part @ own.T).detach() -> y = x_part @ own.T": _NOT_ASKED,
     },
     "sequence_parallel_mlp": {
-        "dist.all_gather_into_tensor(whole, part.contiguous()) -> dist.all_"
-        "gather_into_tensor(whole, part)": _CONTIGUOUS,
         "return whole -> return whole.detach()": _INSIDE,
-        "dist.reduce_scatter_tensor(part, whole.contiguous()) -> dist.reduc"
-        "e_scatter_tensor(part, whole)": _CONTIGUOUS,
         "return part -> return part.detach()": _INSIDE,
         "normed = F.layer_norm(x, x.shape[-1:], megatron_f(gain)) -> normed"
         " = F.layer_norm(x, x.shape[1:], megatron_f(gain))": _TWO_DIMENSIONS,
