@@ -35,8 +35,8 @@ lab: .venv/ready-lab ## install, check the machine, open JupyterLab at the start
 test: .venv/ready-dev lint ## install, then check everything: lint, tests, all solutions under nbval
 	@$(RUN) -m pytest --numprocesses 2 --dist loadscope --nbval
 
-faults: .venv/ready-dev ## let ranks fail at every call of every technique, about 10 minutes
-	@FAULTS=1 $(RUN) -m pytest --numprocesses 3 --dist worksteal tests/faults
+faults: .venv/ready-dev ## let ranks fail at every call of every technique, and observe all, about 12 minutes
+	@FAULTS=1 $(RUN) -m pytest --numprocesses 2 --dist worksteal tests/faults tests/techniques
 
 bench: .venv-bench/ready ## measure against PyTorch and others, about 8 minutes: ONLY=ring, or PUBLISH=1 (13)
 	@$(BENCH) -m tests.bench $(foreach row,$(ONLY),--only $(row)) $(if $(PUBLISH),--publish)
