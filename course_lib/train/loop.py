@@ -20,6 +20,7 @@ import torch.distributed as dist
 from course_lib.models import TinyGPT, batches, solved_share
 from course_lib.techniques.checkpoints import by_step
 from course_lib.techniques.checkpoints.three_d_state import whole_state
+from course_lib.techniques.expert_parallel import max_violation, mixtures_of, total_counts
 from course_lib.techniques.three_d import ThreeD
 
 from .options import Options
@@ -58,13 +59,26 @@ def _train(options: Options, device: torch.device) -> float:
         loss = training.train_step(*(tensor.to(device) for tensor in batch))
         last = step == options.steps
         if step % options.log_every == 0 or last:
-            say(f"step {step:4}  loss {loss:.4f}")
+            say(f"step {step:4}  loss {loss:.4f}{_busiest(training)}")
         if options.checkpoint and (step % options.save_every == 0 or last):
             by_step.save(training, options.checkpoint, step)
 
     solved = _solved(training, options.model())
     say(f"of 200 new rows of digits, the model sorts {solved:.0%} without a mistake")
     return solved
+
+
+def _busiest(training: ThreeD) -> str:
+    """What the busiest expert of all layers has had since the last time, where there are some."""
+    if training.experts is None:
+        return ""
+    shares = [1.0]
+    for mixture in mixtures_of(training.stages):
+        shares.append(1 + max_violation(total_counts(mixture.load, training.experts.data)))
+        mixture.load.zero_()
+    worst = torch.tensor(max(shares), device=training.device)
+    dist.all_reduce(worst, dist.ReduceOp.MAX, group=training.groups["pipeline"])
+    return f"  busiest expert {worst.item():.2f} times its share"
 
 
 def _may_meet_stale_addresses() -> bool:
