@@ -81,6 +81,7 @@ class StageTimes:
             forward * (self.slowest if software.overlap else 0.0),
             (1 - forward) * gradients,
         )
+        self._known: dict[tuple[int, int, StateBytes], float] = {}
 
     def step(self, microbatches: int, chunks: int, zero: int, states: StateBytes) -> StepTime:
         """A step of 1F1B, interleaved with `chunks` a rank.
@@ -98,9 +99,16 @@ class StageTimes:
             context=m * self.context / p,
             expert=m * self.expert / p,
             pipeline=self._sends(m, chunks) if p > 1 else 0.0,
-            data=self.replicas.seconds(zero, states, m),
+            data=self._data(m, zero, states),
             update=self._update(m, zero, states),
         )
+
+    def _data(self, m: int, zero: int, states: StateBytes) -> float:
+        """The same for any number of chunks, of which a search tries many."""
+        key = m, zero, states
+        if key not in self._known:
+            self._known[key] = self.replicas.seconds(zero, states, m)
+        return self._known[key]
 
     def _sends(self, m: int, chunks: int) -> float:
         """Each microbatch, chunk and direction is a send; only filling the pipeline cannot hide."""
