@@ -105,12 +105,13 @@ def _draw(plans: Plans, shown: list[Plan]) -> Picture:
 
 
 def _mesh(plan: Plan) -> str:
-    """The axes by name; those that few models need in short, and only where they are used."""
+    """The axes by name; all in short where one is used that few models need, for want of room."""
     mesh = plan.mesh
-    axes = [f"data {mesh.data}", f"tensor {mesh.tensor}", f"pipe {mesh.pipeline}"]
-    further = (("con", mesh.context), ("exp", mesh.expert))
-    more = [f"{axis} {size}" for axis, size in further if size > 1]
-    return ", ".join([*axes, *more]) if more else " x ".join(axes)
+    if mesh.context == mesh.expert == 1:
+        return f"data {mesh.data} x tensor {mesh.tensor} x pipe {mesh.pipeline}"
+    axes = ("data", "tensor", "pipeline", "context", "expert")
+    sizes = [(axis[:3], getattr(mesh, axis)) for axis in axes]
+    return " ".join(f"{axis} {size}" for axis, size in sizes if size > 1)
 
 
 def _options(plan: Plan) -> str:
