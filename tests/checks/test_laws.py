@@ -358,6 +358,67 @@ def test_training_that_breaks_none():
     assert rejection(DESCENT, descent) == ""
 
 
+# --------------------------------------------------------------------------------------------------
+# A model that is run once, and objects that lie elsewhere on every rank
+# --------------------------------------------------------------------------------------------------
+
+
+def one_row(rng: random.Random) -> list[Case]:
+    generator = torch.Generator().manual_seed(rng.getrandbits(32))
+    return [Case(1, "one row", {"x": torch.randn(4, generator=generator)})]
+
+
+def doubled(answer, case: Case) -> Any:
+    model = nn.Linear(4, 4)
+    nn.init.ones_(model.weight)
+    nn.init.zeros_(model.bias)
+    return plain(answer([model], case.data["x"]))
+
+
+def is_twice_the_sum(case: Case, observation: Observation) -> Finding | None:
+    want = 2 * case.data["x"].sum().expand(4).double()
+    slack = torch.full_like(want, 1e-4)
+    return mismatch(observation.values[0], reference.Reference(want, slack, torch.float32), 0)
+
+
+ONCE = Contract(runs=lambda arguments: len(arguments["models"]), allowed=frozenset())
+DOUBLE = exercise("(models, x)", one_row, doubled, is_twice_the_sum, ONCE)
+
+
+def test_a_forward_pass_that_is_run_twice_breaks_a_law():
+    says = rejection(DOUBLE, lambda models, x: models[0](x) + models[0](x))
+    assert "`models` ran forward 2 times where 1 will do" in says
+    assert rejection(DOUBLE, lambda models, x: 2 * models[0](x)) == ""
+
+
+def parameters_of_a_set(answer, case: Case) -> list[str]:
+    model = nn.Sequential(*(nn.Linear(3, 3) for _ in range(6)))
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    answer(model)
+    return [names[parameter] for parameter in set(model.parameters())]
+
+
+def test_a_set_of_parameters_has_another_order_on_every_rank():
+    seen = []
+
+    def noted(case: Case, observation: Observation) -> None:
+        seen.append(observation.values)
+
+    def two_ranks(rng: random.Random) -> list[Case]:
+        return [Case(2, "a model", {})]
+
+    assert (
+        rejection(
+            exercise(
+                "(model)", two_ranks, parameters_of_a_set, noted, Contract(allowed=frozenset())
+            ),
+            lambda model: None,
+        )
+        == ""
+    )
+    assert all(sorted(one) == sorted(other) and one != other for one, other in seen)
+
+
 def test_every_law_says_what_it_demands():
     for law in all_laws():
         assert law.watch or law.variations

@@ -8,7 +8,7 @@ _INSIDE = "inside a Function nothing is recorded that could be cut"
 _USED_UP = "backward has used up the graph that is left on it"
 _VALUES = "what is sent or received are values: it may require a gradient"
 _ONE_SENDER = "only one rank sends to this one at this time, or the order makes no difference"
-_NEGATIVE = "a negative index counts from the end"
+_NEGATIVE = "a negative index counts from the end, as a rank of a ring does"
 _FIRST = "the first one opens a pack, however much room there is"
 _PARAMETER = "nn.Parameter cuts what it is made of from its graph by itself"
 _AS_GOOD = "another table, as short in every case and with no more in memory"
@@ -34,10 +34,8 @@ _TWO_AT_LEAST = "all microbatches are as large, and there are two at least"
 _BY_1 = "scaled by 1 where the two are equal"
 _EMPTY_SEGMENT = "a segment of no layers at the end hands on what it gets"
 _TO_THE_BYTE = "nothing fills 60 % of a memory to the byte"
-_BACKWARDS = "a negative index counts from the end, as a rank of a ring does"
 _APART = "no position is on two ranks"
 _STABLE = "torch sorts stably on a CPU, asked or not"
-_NOBODY_ELSE = "only the rank before sends anything"
 
 SAME: dict[str, dict[str, str]] = {
     "all_gather_by_sends": {
@@ -298,7 +296,7 @@ SAME: dict[str, dict[str, str]] = {
     "causal_work": {
         "return [[int((positions[r][:, None] >= positions[(r - s) % n]).sum()) for s in range(n)] "
         "for r in range(n)] -> return [[int((positions[r][:, None] >= positions[r - s]).sum()) "
-        "for s in range(n)] for r in range(n)]": _BACKWARDS,
+        "for s in range(n)] for r in range(n)]": _NEGATIVE,
     },
     "dispatch_tokens": {
         f"{sort}.argsort(stable=True) -> {sort}.argsort({without})": _STABLE
@@ -307,20 +305,20 @@ SAME: dict[str, dict[str, str]] = {
     },
     "exchange_with_gradient": {"return output -> return output.detach()": _RECEIVED},
     "packed_ring_attention": {
-        "visible = visible_of((rank - step) % n) -> visible = visible_of(rank - step)": _BACKWARDS,
+        "visible = visible_of((rank - step) % n) -> visible = visible_of(rank - step)": _NEGATIVE,
         "return out -> return out.detach()": "what comes in has no graph, and none is asked for",
     },
     "pass_on": {
-        "dist.recv(tensor, src=(rank - 1) % n) -> dist.recv(tensor)": _NOBODY_ELSE,
+        "dist.recv(tensor, src=(rank - 1) % n) -> dist.recv(tensor)": _ONE_SENDER,
     },
     "ring_attention": {
         "visible = mine[:, None] >= positions[(rank - step) % n] -> "
-        "visible = mine[:, None] >= positions[rank - step]": _BACKWARDS,
+        "visible = mine[:, None] >= positions[rank - step]": _NEGATIVE,
         "visible = mine[:, None] >= positions[(rank - step) % n] -> "
         "visible = mine[:, None] > positions[(rank - step) % n]": _APART,
     },
     "ring_attention_backward": {
         "visible = positions[rank][:, None] >= positions[(rank - step) % n] -> "
-        "visible = positions[rank][:, None] >= positions[rank - step]": _BACKWARDS,
+        "visible = positions[rank][:, None] >= positions[rank - step]": _NEGATIVE,
     },
 }
