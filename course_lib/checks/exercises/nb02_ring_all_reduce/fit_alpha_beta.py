@@ -55,8 +55,8 @@ def _judge_fit(case: Case, observation: Observation) -> Finding | None:
     sizes, times = case.data["sizes"], case.data["times"]
     fitted = observation.values[0]
     if not isinstance(fitted, tuple | list):
-        got = kind_of(fitted)
-        return Finding(f"two numbers are expected, (alpha, beta), and you returned {got}")
+        kind = kind_of(fitted)
+        return Finding(f"two numbers are expected, (alpha, beta), and you returned {kind}")
     pair = numbers(fitted, 2)
     if pair is None:
         return Finding("two plain numbers are expected, (alpha, beta)", got=shown(fitted))

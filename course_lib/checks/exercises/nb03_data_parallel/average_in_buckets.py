@@ -62,7 +62,7 @@ _STUCK = (
 
 def _cases(rng: random.Random) -> list[Case]:
     return [
-        _case(rng, 2, [], 200),
+        _case(rng, 2, [], 112),  # which the last two gradients fill to the byte
         _case(rng, 3, [FROZEN], 1),
         _case(rng, 2, [TIED, CROSSED], 10_000),
         _case(rng, 1, [FROZEN], 100),
