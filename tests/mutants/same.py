@@ -127,6 +127,10 @@ SAME: dict[str, dict[str, str]] = {
         "value = value.detach().double() -> (left out)": _NEAR_ENOUGH,
         "value = value.detach().double() -> value = value.double()": _NEAR_ENOUGH,
     },
+    "average_in_buckets": {
+        "buckets, room = ([], 0) -> buckets, room = ([], 1)": _FIRST,
+        "buckets, room = ([], 0) -> buckets, room = ([], -1)": _FIRST,
+    },
     "buckets_by_ready_time": {
         "times = torch.tensor([float('inf') if t is None else t for t in re"
         "ady], dtype=torch.float64) -> times = torch.tensor([float('inf') i"
