@@ -371,6 +371,9 @@ check(parallel_mlp)
 # $2\frac{t-1}{t}N$ ([lesson 02](02_ring_all_reduce.ipynb)).
 #
 # ### Exercise 6: `layer_traffic` (● 5 minutes)
+#
+# Return a number of bytes. `element_size` is what one element of an activation takes, 2 in
+# bfloat16.
 
 
 # %% exercise="layer_traffic"

@@ -105,7 +105,8 @@ guess_stage_of_200 = 3
 # %% [markdown]
 # ### Exercise 1: `coordinates_of_rank` (● 5 minutes)
 #
-# A rank has a coordinate on every axis.
+# A rank has a coordinate on every axis. Return them as a dict with the axes of `sizes`: on the mesh
+# above, rank 3 has pipeline 0, data 1 and tensor 1.
 
 
 # %% exercise="coordinates_of_rank"
@@ -239,7 +240,7 @@ for mesh, zero in (
 def loss_everywhere(
     loss: torch.Tensor | None, groups: dict[str, dist.ProcessGroup]
 ) -> torch.Tensor:
-    """The mean over the whole batch, on every rank; `loss` is None but on the last stage."""
+    """The mean over the whole batch, on every rank; `loss` is None except on the last stage."""
     ### BEGIN SOLUTION
     total = torch.zeros((), dtype=torch.float64)
     if loss is not None:
@@ -306,6 +307,9 @@ print("your guess:", guessed(guess_factor))
 # between nodes, each has some 25 GB/s. So it matters who is neighbour to whom.
 #
 # ### Exercise 5: `bytes_by_link` (● 5 minutes)
+#
+# `matrix[a][b]` says how many bytes rank a sent to rank b, and the ranks fill the nodes in order.
+# How many bytes stayed inside the nodes, and how many went between them?
 
 
 # %% exercise="bytes_by_link"

@@ -3,7 +3,7 @@
 fused_all_reduce(tensors, buffer_bytes) -> tensors
     every tensor is summed over all ranks, in place. In the order of the list, neighbours of one
     dtype share a flat buffer while they fit into `buffer_bytes`, and each buffer is all-reduced
-    at once. A tensor larger than that goes alone.
+    at once. A tensor larger than that gets a buffer of its own.
 """
 
 import random

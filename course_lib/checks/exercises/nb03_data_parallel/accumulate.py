@@ -53,8 +53,8 @@ class Replicas(nn.Module):
     """DistributedDataParallel's promise in few lines: backward leaves averages in .grad.
 
     As there, whether it does is decided in the forward pass, for the backward that follows; one
-    through `module` alone sends nothing. (The original loads so much of torch
-    on every rank that a check with it would take long.)
+    only through `module` sends nothing. (The original loads so much of torch on every rank that a
+    check with it would take long.)
     """
 
     def __init__(self, module: nn.Module) -> None:

@@ -4,7 +4,8 @@ buckets_by_ready_time(ready, sizes, bucket_bytes) -> list of buckets, each a lis
     ready[i]: when this rank had the gradient of parameter i in a recorded backward, or None if it
     never came. An all-reduce begins when its last rank has come, so what counts is the latest rank;
     a parameter that one rank never had comes last. Neighbours in that order share a bucket while
-    they fit into bucket_bytes, and one that is larger goes alone. All ranks return the same.
+    they fit into bucket_bytes, and a larger one gets a bucket of its own. All
+    ranks return the same.
 """
 
 import math

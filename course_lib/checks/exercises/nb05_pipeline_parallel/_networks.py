@@ -134,7 +134,7 @@ def one_process(
 
 
 def other_losses(case: Case) -> dict[str, Gradients]:
-    """The gradients that come of a loss that is not the one asked."""
+    """The gradients of another loss than the one that was passed in."""
     mistakes: dict[str, Loss] = {
         "that of the mean squared error: call the `loss` that is passed in": (
             nn.functional.mse_loss

@@ -1,1 +1,1 @@
-"""Notebook 08: three axes at once, where they lie, and what a cluster makes of them."""
+"""Notebook 08: three axes at once, which ranks share each, and what a cluster makes of them."""
