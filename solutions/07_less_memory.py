@@ -342,9 +342,9 @@ guess_bus = 4
 # `master_weights` once more, with a bus in the middle. `to_host(t)` and `to_device(t)` copy a
 # tensor over it, in the dtype that it has. (On a GPU they would be `t.to("cpu")` and
 # `t.to("cuda")`; here both ends are your laptop, and the check counts the bytes.) Gradients go
-# down, parameters come up, each as short as possible. A gradient that has left the device is freed
-# there. On the host use only what `to_host` returned, from the first copy of the parameters on, and
-# on the device only what `to_device` returned.
+# down, parameters come up, each in as few bytes as possible. A gradient that has left the device is
+# freed there. On the host use only what `to_host` returned, from the first copy of the parameters
+# on, and on the device only what `to_device` returned.
 
 
 # %% exercise="offload"
@@ -413,7 +413,7 @@ print(f"only the layers' inputs:      {2 * 48 * layer_input / 1e9:3.0f} GB")
 # loop: they look names up when they run, and here they run again in backward.
 # `nn.Sequential(*some_layers)` is bound to its layers.) `x` may be a batch that needs no gradient,
 # and the layers may have dropout, which has to draw the same again: `checkpoint` as called above
-# knows both.
+# handles both.
 
 
 # %% exercise="checkpointed"
@@ -579,10 +579,10 @@ print(f"{'activation checkpointing':24} {'as before':>18}      2   a third more 
 # %% [markdown]
 # Read from top to bottom, this is also an order in which to try them. ZeRO-1 and ZeRO-2 send no
 # more than data parallelism. Checkpointing is independent of the rest: use it when activations are
-# what fills the device, and with attention only if that is enough. ZeRO-3 sends half as much again.
-# That costs nothing as long as it hides behind the computation. So all depends on one ratio: how
-# long a rank computes in a step, against how long an all-reduce of the gradients takes on its
-# network.
+# what fills the device, and recompute only the attention if that is enough. ZeRO-3 sends half as
+# much again. That costs nothing as long as it hides behind the computation. So all depends on one
+# ratio: how long a rank computes in a step, against how long an all-reduce of the gradients takes
+# on its network.
 #
 # To find out, let real ranks play the messages of one step in their order, each method once, and
 # replay the recordings on networks of any speed. The arithmetic is left out: where a layer would

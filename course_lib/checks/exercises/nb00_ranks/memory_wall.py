@@ -1,4 +1,4 @@
-"""The memory wall: bytes to hold a model, bytes to train it, devices that takes at least.
+"""The memory wall: bytes to hold a model, bytes to train it, and the fewest devices for that.
 
 memory_wall(parameters, device_bytes) -> (hold, train, devices)
     hold: bytes of the float32 weights, 4 per parameter. train: bytes of weights, gradients and

@@ -1,8 +1,8 @@
 """A ball between two ranks: who sends while the other receives?
 
 ping_pong(ball, rounds) -> list of int
-    Ranks 0 and 1 play; rank 0 begins. Who has the ball adds 1 to it and sends it to the other. A
-    round is one hit each. `ball` is an int64 tensor of one element; on rank 0 it holds the start,
+    Ranks 0 and 1 play; rank 0 begins. Whoever has the ball adds 1 to it and sends it to the other.
+    A round is one hit each. `ball` is an int64 tensor of one element; on rank 0 it holds the start,
     elsewhere it is only a place to receive into. A player returns the numbers that it received,
     a rank that does not play returns [].
 """

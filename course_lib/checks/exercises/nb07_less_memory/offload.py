@@ -2,7 +2,7 @@
 
 offload(model, make_optimizer, to_host, to_device) -> step
     As master_weights, with masters, state and update on the host. to_host(t) and to_device(t) copy
-    a tensor over the bus, which carries as few bytes as can be.
+    a tensor over the bus, which carries as few bytes as possible.
 """
 
 import itertools

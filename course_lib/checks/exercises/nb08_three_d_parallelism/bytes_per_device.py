@@ -1,7 +1,7 @@
 """A sum that decides how a model is trained.
 
 bytes_per_device(parameters, sizes, zero) -> bytes of model states on one device
-    Mixed precision with Adam: 2 bytes of weights, 2 of gradients, 12 of optimizer state a
+    Mixed precision with Adam: 2 bytes of weights, 2 of gradients, 12 of optimizer state per
     parameter. Tensor and pipeline axis divide the parameters; ZeRO divides along the data axis.
 """
 

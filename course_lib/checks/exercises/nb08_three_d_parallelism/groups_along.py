@@ -1,4 +1,4 @@
-"""With whom a rank stands along an axis.
+"""Which ranks form a group along an axis.
 
 groups_along(axis, sizes) -> list of groups, each a list of ranks
     `sizes` is {axis: number of ranks}, the outermost axis first; the last axis moves fastest.
