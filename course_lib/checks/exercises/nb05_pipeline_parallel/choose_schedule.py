@@ -231,7 +231,7 @@ EXERCISE = Exercise(
     contract=Contract(
         takes="p divides the machines and the layers, m the sequences of a copy, p v the layers; "
         'v is 1 unless the schedule is "interleaved", where v is 2 or more and m a multiple of p; '
-        "it fits, and is at most 2 % slower than the fastest way that fits",
+        "what is returned fits, and is at most 2 % slower than the fastest way that fits",
         allowed=frozenset(),
     ),
 )
