@@ -599,7 +599,7 @@ def train(factor):
 
 
 trained = {
-    name: run_ranks(train, 1, factor)[0]
+    name: run_ranks(train, 1, factor, observe=False, timeout=120)[0]
     for name, factor in (("without balancing", 0.0), ("with balancing", 0.2))
 }
 
