@@ -93,11 +93,24 @@ class Unit:
                 f"layer {number} is not there yet. Cut the graph between layers: "
                 "h = output.detach().requires_grad_()"
             )
+        if what == "B" and self._released_since_forward():
+            raise RuntimeError(
+                f"layer {number} runs backward, and its parameters were released. If the loss's "
+                "backward() went on into it by itself, cut the graph before the loss as well: "
+                "h = output.detach().requires_grad_(). Else gather the layer again, and wait for "
+                "the handle, before its backward"
+            )
         way = "forward" if what == "F" else "backward"
         raise RuntimeError(
             f"layer {number} runs {way}, and its parameters are not there: gather it, and wait for "
             "the handle, before it runs; release it after"
         )
+
+    def _released_since_forward(self) -> bool:
+        """Whether this is the first backward of all, and nobody has gathered again."""
+        since = self._log[self._log.index(("F", self._number)) : -1]
+        fetched = ("gather", self._number) in since
+        return not fetched and all(what != "B" for what, _ in since)
 
     def _note(self, what: str) -> None:
         self._log.append((what, self._number))

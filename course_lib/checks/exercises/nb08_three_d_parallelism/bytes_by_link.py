@@ -15,10 +15,10 @@ from course_lib.checks.numbers import number
 
 
 def _cases(rng: random.Random) -> list[Case]:
-    neighbours = [[0] * 4 for _ in range(4)]
-    for rank in range(4):
-        neighbours[rank][(rank + 1) % 4] = 100  # a ring over two nodes
-    cases = [_case("a ring of 4 ranks on 2 nodes", neighbours, 2)]
+    neighbours = [[0] * 6 for _ in range(6)]
+    for rank in range(6):
+        neighbours[rank][(rank + 1) % 6] = 100  # a ring over two nodes
+    cases = [_case("a ring of 6 ranks on 2 nodes", neighbours, 3)]
     for ranks, per_node in ((4, 4), (6, 3), (8, 2), (3, 1), (5, 2)):
         matrix = [[rng.randrange(1, 10**9) * (s != d) for d in range(ranks)] for s in range(ranks)]
         cases.append(_case(f"{ranks} ranks, {per_node} on a node", matrix, per_node))
