@@ -1,5 +1,7 @@
 """What the three attentions send, to the byte; what is computed, when, and what memory it takes."""
 
+import collections
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -45,7 +47,7 @@ def layers(tokens, kv_heads, dtype, backward):
     ("size", "tokens", "kv_heads"), [(1, 7, 2), (2, 16, 2), (3, 23, 3), (4, 22, 2)]
 )
 @pytest.mark.parametrize(("dtype", "element"), [(torch.float32, 4), (torch.bfloat16, 2)])
-def test_bytes_are_the_formulas(size, tokens, kv_heads, dtype, element):
+def test_bytes_and_messages_are_the_formulas(size, tokens, kv_heads, dtype, element):
     split = zigzag_split(tokens, size)
     wanted = {
         ring_attention: [ring_bytes(split, r, BATCH, kv_heads, HEAD, element) for r in range(size)],
@@ -64,6 +66,11 @@ def test_bytes_are_the_formulas(size, tokens, kv_heads, dtype, element):
             sent = [sum(found[op][r] for op in operations & set(found)) for r in range(size)]
             each = wanted[attention]
             assert sent == [sum(e) if backward else e[0] for e in each], attention.__name__
+        messages = collections.Counter(event.op for event in trace.of(0))
+        hops = size - 1
+        assert messages["send"] == hops * (3 if backward else 1)
+        assert (messages["all_gather"], messages["reduce_scatter"]) == (1 + backward, backward)
+        assert messages["all_to_all"] == 2 * (1 + backward)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -127,19 +134,31 @@ def test_blocks_that_nobody_sees_are_not_computed():
         assert seen == [whole] + [whole // 2] * (size - 1)  # its own triangle, half of every other
 
 
-@pytest.mark.parametrize("kv_heads", [12, 2])
-def test_peak_memory_is_the_formula(kv_heads):
-    """Of the ring, in the middle of its backward pass, in vectors of T/n tokens and one head.
+def held_by_the_ring(size, kv_heads):
+    """In the middle of the backward pass, in vectors of T/n tokens and one head.
 
     H each of q, out, their gradients; K each of k and v. 2 K each of keys and values that are here
     and that come, and of sums that stay, leave, come and are made. A block adds to them K heads of
     the gradients of q, k and v: with zigzag, half of the tokens of either q, or k and v.
     """
+    return 4 * HEADS + (2 + 6 * 2 + 9 / 4) * kv_heads
+
+
+def held_by_the_all_gather(size, kv_heads):
+    """The same, with keys and values of all ranks and the sums of their gradients."""
+    return 4 * HEADS + (2 + 2 * size + 2 * size + 9 / 4) * kv_heads
+
+
+@pytest.mark.parametrize("kv_heads", [12, 2])
+@pytest.mark.parametrize(
+    ("attention", "formula"),
+    [(ring_attention, held_by_the_ring), (all_gather_attention, held_by_the_all_gather)],
+)
+def test_peak_memory_is_the_formula(attention, formula, kv_heads):
     size, tokens, head = 4, 512, 64
     sizes = {"kv_heads": kv_heads, "head": head}
-    arguments = (ring_attention, zigzag_split, tokens)
+    arguments = (attention, zigzag_split, tokens)
     memory = collect(one_layer, size, arguments, sizes, observe="memory").trace.memory()
-    block = BATCH * tokens // size * head * 4  # bytes
-    wanted = block * (4 * HEADS + (2 + 6 * 2 + 9 / 4) * kv_heads)
+    wanted = formula(size, kv_heads) * BATCH * tokens // size * head * 4  # bytes
     for peak in memory.peak:
         assert peak == pytest.approx(wanted, rel=0.03)

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 from torch.profiler import record_function
 
@@ -27,7 +26,7 @@ from .arguments import look
 from .local_attention import add_block
 from .masks import Sight
 from .merge import nothing_yet
-from .ring_backward import contribution
+from .ring_backward import contribute
 from .split import TokenSplit
 
 
@@ -72,33 +71,53 @@ class _AllGatherAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_out: torch.Tensor) -> tuple:
         q, k, v, out, lse = ctx.saved_tensors
-        dq = torch.zeros_like(q, dtype=lse.dtype)
-        parts = [
-            contribution(dq, grad_out, q, kv, out, lse, ctx.sight, source, ctx.scale)
-            for source, kv in enumerate(_gather(k, v, ctx.sight, ctx.members))
-        ]
-        dk, dv = _scatter(parts, ctx.sight, ctx.members)
+        dq, sums = _contributions(grad_out, q, k, v, out, lse, ctx.sight, ctx.members, ctx.scale)
+        dk, dv = _scatter(sums, ctx.sight, ctx.members)
         return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), None, None, None
+
+
+def _contributions(
+    grad_out: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    sight: Sight,
+    members: Members,
+    scale: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """dq, and what this rank's queries give to the gradients of all ranks' keys and values.
+
+    The second is (n, 2, B, K, T_max, D), in the order of the ranks.
+    """
+    dq = torch.zeros_like(q, dtype=lse.dtype)
+    sums = lse.new_zeros(len(members), *_padded_shape(k, sight))
+    for source, kv in enumerate(_gather(k, v, sight, members)):
+        dkv = sums[source, ..., : kv.shape[-2], :]
+        contribute(dq, dkv, grad_out, q, kv, out, lse, sight, source, scale)
+    return dq, sums
 
 
 def _gather(k: torch.Tensor, v: torch.Tensor, sight: Sight, members: Members) -> list[torch.Tensor]:
     """Keys and values of every rank, (2, B, K, T_r, D) each."""
-    own = _padded(torch.stack([k, v]), sight)
-    arrived = own.new_empty(len(members) * own.shape[0], *own.shape[1:])
+    own = k.new_zeros(_padded_shape(k, sight))
+    for kind, tensor in enumerate((k, v)):
+        own[kind, ..., : k.shape[-2], :] = tensor
+    arrived = own.new_empty(len(members), *own.shape)
     with record_function("all-gather of keys and values"):
-        all_gather_single(arrived, own, group=members.group)
-    blocks = arrived.view(len(members), *own.shape)
-    return [block[..., :t, :] for block, t in zip(blocks, sight.split.sizes, strict=True)]
+        all_gather_single(arrived.flatten(0, 1), own, group=members.group)
+    return [block[..., :t, :] for block, t in zip(arrived, sight.split.sizes, strict=True)]
 
 
-def _scatter(parts: list[torch.Tensor], sight: Sight, members: Members) -> torch.Tensor:
+def _scatter(sums: torch.Tensor, sight: Sight, members: Members) -> torch.Tensor:
     """The sum over the ranks of what each has for this one: (2, B, K, T_r, D)."""
-    leaving = torch.cat([_padded(part, sight) for part in parts])
-    own = leaving.new_empty(leaving.shape[0] // len(members), *leaving.shape[1:])
+    own = sums.new_empty(sums.shape[1:])
     with record_function("reduce-scatter of gradients of keys and values"):
-        reduce_scatter_single(own, leaving, group=members.group)
+        reduce_scatter_single(own, sums.flatten(0, 1), group=members.group)
     return own[..., : sight.split.size(members.rank), :]
 
 
-def _padded(kv: torch.Tensor, sight: Sight) -> torch.Tensor:
-    return F.pad(kv, (0, 0, 0, max(sight.split.sizes) - kv.shape[-2]))
+def _padded_shape(k: torch.Tensor, sight: Sight) -> tuple[int, ...]:
+    """Of keys and values with as many tokens as the largest part has: (2, B, K, T_max, D)."""
+    return 2, *k.shape[:2], max(sight.split.sizes), k.shape[3]

@@ -35,6 +35,8 @@ def look(
             f"queries of shape {tuple(q.shape)} do not go with keys of {tuple(k.shape)} and "
             f"values of {tuple(v.shape)}"
         )
+    if not q.dtype == k.dtype == v.dtype:
+        raise ValueError(f"queries are {q.dtype}, keys {k.dtype} and values {v.dtype}")
     if q.shape[1] % k.shape[1]:
         raise ValueError(
             f"{q.shape[1]} query heads cannot share {k.shape[1]} heads of keys and values evenly"

@@ -51,14 +51,16 @@ def ring_backward(
     sums = _TravellingSums(members)
     for source, kv in travelling(torch.stack([k, v]), sight.split.sizes, members):
         with record_function(f"gradients for the keys of rank {source}"):
-            dkv = contribution(dq, grad_out, q, kv, out, lse, sight, source, scale)
+            dkv = torch.zeros_like(kv, dtype=dq.dtype)  # (2, B, K, T_source, D)
+            contribute(dq, dkv, grad_out, q, kv, out, lse, sight, source, scale)
         sums.add(source, dkv, sight.split.sizes)
     dk, dv = sums.home()
     return dq, dk, dv
 
 
-def contribution(
+def contribute(
     dq: torch.Tensor,
+    dkv: torch.Tensor,
     grad_out: torch.Tensor,
     q: torch.Tensor,
     kv: torch.Tensor,
@@ -67,13 +69,11 @@ def contribution(
     sight: Sight,
     source: int,
     scale: float,
-) -> torch.Tensor:
-    """What this rank's queries give to the gradients of one block `kv`; adds to `dq` its part."""
-    dkv = torch.zeros_like(kv, dtype=dq.dtype)  # (2, B, K, T_source, D)
+) -> None:
+    """Add what this rank's queries and the keys of `source` give to each other's gradients."""
     (dk, dv), (k, v) = dkv, kv
     for block in sight.blocks(source):
         add_gradients(dq, dk, dv, grad_out, q, k, v, out, lse, block, scale)
-    return dkv
 
 
 class _TravellingSums:

@@ -67,7 +67,7 @@ class ParallelAttention(nn.Module):
         kv_heads = kv_heads or heads
         _require_divisible(hidden, heads, kv_heads, axis.size)
         self.head_size, self.dropout = hidden // heads, dropout
-        self.attend: Attend = self._attend_here
+        self.attend: Attend | None = None
         self.sharers = axis.size // kv_heads if kv_heads < axis.size else 1
         kv_width, parts = kv_heads * self.head_size, axis.size // self.sharers
         kv_share = Share(0, kv_width, parts, axis.rank // self.sharers)
@@ -87,7 +87,7 @@ class ParallelAttention(nn.Module):
             y.unflatten(-1, (-1, self.head_size)).transpose(1, 2)  # (B, H/t or K/t, T, D)
             for y in self._project(x)
         )
-        mixed = self.attend(q, k, v)  # (B, H/t, T, D)
+        mixed = (self.attend or self._attend_here)(q, k, v)  # (B, H/t, T, D)
         return self.out(mixed.transpose(1, 2).flatten(-2))  # (B, T, C/t) -> (B, T, C)
 
     def _attend_here(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
