@@ -145,8 +145,11 @@ def held_by_the_ring(size, kv_heads):
 
 
 def held_by_the_all_gather(size, kv_heads):
-    """The same, with keys and values of all ranks and the sums of their gradients."""
-    return 4 * HEADS + (2 + 2 * size + 2 * size + 9 / 4) * kv_heads
+    """The same, with keys and values of all ranks and the sums of their gradients.
+
+    They are there from start to end, so the largest block counts: a rank's own, of all its tokens.
+    """
+    return 4 * HEADS + (2 + 2 * size + 2 * size + 3) * kv_heads
 
 
 @pytest.mark.parametrize("kv_heads", [12, 2])

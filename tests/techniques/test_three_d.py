@@ -120,12 +120,13 @@ def test_the_order_of_the_axes_changes_nothing_but_the_coordinates():
     assert_equal_to_one_process(mesh, one_f_one_b(1, 1), [{"zero": 1}])
 
 
-def test_a_mesh_that_the_planner_gives_trains():
+@pytest.mark.parametrize("context", [1, 2])
+def test_a_mesh_that_the_planner_gives_trains(context):
     model = Transformer(layers=3, hidden=16, heads=4, seq=8, vocab=32)
     node = replace(dgx_a100, devices_per_node=4, nodes=1)
-    planned = plan(model, node, BATCH, allow=lambda m: min(m.pipeline, m.tensor) == 1 < m.data)
-    mesh = planned.best.mesh
-    assert mesh.world_size == 4
+    allow = lambda m: min(m.pipeline, m.tensor) == 1 < m.data  # noqa: E731
+    mesh = plan(model, node, BATCH, contexts=(context,), allow=allow).best.mesh
+    assert (mesh.world_size, mesh.context) == (4, context)
     assert_equal_to_one_process(mesh, one_f_one_b(mesh.pipeline, 2), [{"zero": 1}])
 
 
