@@ -206,9 +206,9 @@ print("your guess, for rank 1:", guessed(guess_transposed))
 # dist.all_to_all_single(output, input, output_split_sizes, input_split_sizes)
 # ```
 #
-# There is a catch. A rank knows what it sends. What it will receive only the others know. And gloo,
-# like NCCL, takes your word for the sizes: where a message is larger than the room for it, the
-# process is ended without a word.
+# There is a catch. A rank knows what it sends. What it will receive only the others know. And
+# nobody checks the sizes for you: where a message is larger than the room for it, gloo ends the
+# process without a word.
 #
 # ### Exercise 2: `exchange_rows` (●● 10 minutes)
 #
@@ -635,10 +635,10 @@ print("without it, the busiest expert has more than twice its share:", busiest(w
 print("your guess for the busiest:", guessed(guess_busiest))
 
 # %% [markdown]
-# **Explain.** Step for step both learn about equally fast: this task is small, and two busy experts
-# could solve it alone. But a step lasts as long as its busiest rank. Without balancing that one has
-# about three times its share, so seven of eight ranks wait, two thirds of the time. (On larger
-# tasks experts that nobody chooses are also parameters that learn nothing.)
+# **Explain.** Step for step both learn about equally fast: after as many steps as the run without
+# balancing makes in all, the other one is where that ends. But a step lasts as long as its busiest
+# rank. Without balancing that one has about three times its share, so the others wait two thirds of
+# the time. (And experts that nobody chooses are parameters that learn nothing.)
 #
 # The factor is a compromise. Too small, and it does nothing; too large, and tokens are spread
 # whatever they are about. DeepSeek-V3 avoids the compromise: each expert has a *bias* that is added
@@ -657,7 +657,7 @@ print("your guess for the busiest:", guessed(guess_busiest))
 #
 # What does not fit is *dropped*: it adds nothing to its token, which goes on in the residual stream
 # as it is. What is missing is filled up with zeros, which travel and are multiplied. A large factor
-# wastes work, a small one drops tokens; Switch used 1 to 1.25.
+# wastes work, a small one drops tokens; Switch did best with 1 to 1.25.
 #
 # Who is dropped? In GShard all *first* choices are served before any second one, and otherwise the
 # tokens in their order.
@@ -869,10 +869,11 @@ expert_explorer(
 # <details><summary>Answers</summary>
 #
 # From the first steps on: a router that was drawn at random has favourites, before it has learnt
-# anything. Some experts come back, since what the layer before makes of the tokens changes too.
-# Without balancing a third of the rows and more is dropped, with it a tenth or less. To drop
-# nothing without balancing, the capacity would have to be that of the busiest expert, about three
-# times the even share: three times the memory and the work, most of it zeros.
+# anything. An expert that nobody chooses can come back, since what the layer before makes of the
+# tokens changes too, but it stays a visitor. Without balancing a quarter to a third of the rows is
+# dropped, with it about a twentieth. To drop nothing without balancing, the capacity would have to
+# be that of the busiest expert, about three times the even share: three times the memory and the
+# work, most of it zeros.
 #
 # </details>
 
