@@ -805,25 +805,24 @@ def computed(starts, seconds, name="experts"):
 
 
 def over_machines(number):
-    return replace(
-        dgx_a100, name="", devices_per_node=8 // number, adapters=8 // number
-    ).with_nodes(number)
+    """Eight GPUs, each with an adapter of its own to the network between the machines."""
+    each = 8 // number
+    return replace(dgx_a100, name="some", devices_per_node=each, adapters=each, nodes=number)
 
 
 recorded = run_ranks(there_and_back, 8)
 for machines in (1, 2, 8):
     compute = computed(recorded, EXPERT_SECONDS)
     took = replay(recorded.trace, over_machines(machines), compute=compute).makespan
-    print(
-        f"{machines} machines: {took * 1e3:.2f} ms, of which the experts {EXPERT_SECONDS * 1e3} ms"
-    )
+    print(f"machines: {machines}; {took * 1e3:.2f} ms, of which experts {EXPERT_SECONDS * 1e3} ms")
 print("your guess:", guessed(guess_longer))
 
 # %% [markdown]
 # **Explain.** An all-to-all is as fast as its slowest link. On one machine the messages are hardly
-# seen. As soon as a part of the rows crosses the network, the layer waits for that part. So an
-# expert group stays inside one machine as long as its experts fit there, and data parallelism,
-# which hides its messages, goes between the machines.
+# seen. As soon as a part of the rows crosses the network, the layer waits for that part. (The
+# replay lets all rows go at the slowest link's pace, so two machines look like eight.) An expert
+# group stays inside one machine as long as its experts fit there, and data parallelism, which hides
+# its messages, goes between the machines.
 #
 # DeepSeek-V3 has 256 experts in a layer, over 64 GPUs on eight machines. How is that bearable? A
 # token that has eight experts would cross the network seven times. But experts on one machine can
