@@ -8,7 +8,7 @@ from typing import Any
 from course_lib.observe import Frame, Trace, read_trace
 
 from . import capture, shipping, sources
-from .diagnosis import mismatches
+from .diagnosis import silent_mismatches
 from .errors import Failure, RankError, RankInterrupt, RankTimeout, RunRecord
 from .report import write_report
 from .results import RankResults
@@ -52,7 +52,7 @@ def conclude(
                 failures[rank] = Failure(rank, "unreadable", what)
         else:
             failures[rank] = _failure(run_dir, outcome, rank, trace)
-    unfit = mismatches(trace) if trace else []
+    unfit = silent_mismatches(trace) if trace else []
     if not failures and outcome.interrupted:
         raise RankInterrupt("all ranks had just finished.", {}, record)
     if not failures:

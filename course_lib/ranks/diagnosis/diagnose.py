@@ -7,7 +7,7 @@ group do not line up, or a message has only one end.
 from course_lib.observe import CommEvent, Trace
 
 from .cause import Cause
-from .collective_order import compare_collectives
+from .different_collectives import compare_collectives
 from .message_matching import pair_messages
 
 

@@ -7,12 +7,12 @@ from course_lib.observe import CommEvent, RankWarning, Trace
 from course_lib.observe.warning_texts import location
 from course_lib.ranks.wording import bytes_text
 
-from .collective_order import passed_unequal
+from .different_collectives import passed_unequal
 from .message_matching import SHIFTS_MESSAGES
 from .swapped_calls import swapped_calls
 
 
-def mismatches(trace: Trace) -> list[RankWarning]:
+def silent_mismatches(trace: Trace) -> list[RankWarning]:
     """A warning for each line that received, and each group that combined, what was not meant."""
     matching = trace.match()
     shifted = {warning.rank for warning in trace.warnings if warning.kind in SHIFTS_MESSAGES}

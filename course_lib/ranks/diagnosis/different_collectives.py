@@ -1,4 +1,4 @@
-"""Collectives in another order on each rank: one calls something else, or nothing."""
+"""Different collectives on the ranks of a group: one calls something else, or nothing."""
 
 from collections import defaultdict
 from collections.abc import Iterable
