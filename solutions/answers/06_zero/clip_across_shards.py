@@ -164,7 +164,6 @@ def clip_in_numpy(shards, replicated, max_norm):
     dist.all_reduce(shared)
     norm = np.sqrt(shared.item() + squares(replicated))
     if norm > max_norm:
-        torch._foreach_mul_(
-            [p.grad for p in [*shards, *replicated] if p.grad is not None], max_norm / float(norm)
-        )
+        for gradient in (p.grad for p in [*shards, *replicated] if p.grad is not None):
+            gradient.mul_(max_norm / float(norm))
     return norm
