@@ -51,25 +51,23 @@ def _replicas(case: Case, rank: int) -> list[int]:
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank, size = dist.get_rank(), case.data["size"]
     groups = [dist.new_group(_replicas(case, each)) for each in range(size)]
-    dense = [_parameter(g) for g in case.data["dense"][rank]]
-    shapes = [torch.empty(shape, dtype=torch.float64) for shape in _EXPERTS]
-    experts = [
-        _parameter(g, like) for g, like in zip(case.data["experts"][rank], shapes, strict=True)
-    ]
-    returned = answer(dense, experts, groups[rank % size])
+    dense = _parameters(case.data["dense"][rank], _DENSE)
+    experts = _parameters(case.data["experts"][rank], _EXPERTS)
+    answer(dense, experts, groups[rank % size])
     return {
-        "returned": plain(returned),
         "dense": [plain(p.grad) for p in dense],
         "experts": [plain(p.grad) for p in experts],
     }
 
 
-def _parameter(gradient: torch.Tensor | None, like: torch.Tensor | None = None) -> nn.Parameter:
-    shape = gradient if gradient is not None else like
-    assert shape is not None
-    parameter = nn.Parameter(torch.ones_like(shape))
-    parameter.grad = None if gradient is None else gradient.clone()
-    return parameter
+def _parameters(
+    gradients: list[torch.Tensor | None], shapes: list[tuple[int, ...]]
+) -> list[nn.Parameter]:
+    parameters = []
+    for gradient, shape in zip(gradients, shapes, strict=True):
+        parameters.append(nn.Parameter(torch.ones(shape, dtype=torch.float64)))
+        parameters[-1].grad = None if gradient is None else gradient.clone()
+    return parameters
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
@@ -85,7 +83,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                     torch.stack([parts[r] for r in _replicas(case, rank)]).mean(0)
                 ),
             }
-            if finding := compare.computed(got, total / n, rank, looks if n > 1 else {}):
+            if finding := compare.computed(got, total / n, rank, looks):
                 return compare.titled(f"dense parameter {i}", finding)
     for rank, seen in enumerate(observation.values):
         for i, got in enumerate(seen["experts"]):
@@ -109,30 +107,41 @@ def _wrong_expert(case: Case, got: Any, i: int, rank: int) -> Finding | None:
             rank,
             got="None",
         )
-    looks = {
-        "a mixture of different experts: the average goes over the ranks that have the same ones, "
-        "the group `replicas`": torch.stack(all_parts).sum(0) / n,
-        "the sum of different experts: these are added up over the group `replicas` only": (
-            torch.stack(all_parts).sum(0)
-        ),
-        "this rank's own gradient: its replicas have seen other tokens": all_parts[rank],
+    looks = _own(all_parts[rank], n) | (
+        {f"the sum over the ranks: divide by {n}": total}
+        if len(replicas) == n
+        else _of_experts(case, all_parts, replicas)
+    )
+    return compare.titled(f"expert parameter {i}", compare.computed(got, total / n, rank, looks))
+
+
+def _own(gradient: torch.Tensor, n: int) -> dict[str, torch.Tensor]:
+    return {
+        "this rank's own gradient: its replicas have seen other tokens": gradient,
         "this rank's own gradient, divided by all ranks: its replicas have seen other tokens": (
-            all_parts[rank] / n
+            gradient / n
+        ),
+    }
+
+
+def _of_experts(
+    case: Case, all_parts: list[torch.Tensor], replicas: list[int]
+) -> dict[str, torch.Tensor]:
+    """What comes of gradients of all ranks, where these have different experts."""
+    n, size = case.world_size, case.data["size"]
+    total = torch.stack([all_parts[r] for r in replicas]).sum(0)
+    everything = torch.stack(all_parts).sum(0)
+    return {
+        f"exactly {size} times too much: it was divided by its {len(replicas)} replicas. But it "
+        f"holds what the tokens of {size} ranks made of it, and each rank's loss counts 1/{n}: "
+        f"divide by {n}, as everywhere": total / len(replicas),
+        "a mixture of different experts: the average goes over the ranks that have the same ones, "
+        "the group `replicas`": everything / n,
+        "the sum of different experts: these are added up over the group `replicas` only": (
+            everything
         ),
         f"the sum over the replicas: divide by {n}, since each rank's loss counts 1/{n}": total,
     }
-    if len(replicas) == n:
-        looks = {f"the sum over the ranks: divide by {n}": total, **dict([*looks.items()][2:4])}
-    size = case.data["size"]
-    if size > 1:
-        looks = {
-            f"exactly {size} times too much: it was divided by its {len(replicas)} replicas. But "
-            f"it holds what the tokens of {size} ranks made of it, and each rank's loss counts "
-            f"1/{n}: divide by {n}, as everywhere": total / len(replicas),
-            **looks,
-        }
-    finding = compare.computed(got, total / n, rank, looks if n > 1 else {})
-    return compare.titled(f"expert parameter {i}", finding)
 
 
 def _bytes(case: Case, observation: Observation) -> Finding | None:
