@@ -26,7 +26,7 @@
 # - predict the scaling efficiency of a model on a network before you rent either;
 # - say what must change in the training itself when the batch becomes large.
 #
-# **You need** all-reduce from [lesson 02](02_ring_all_reduce.ipynb), and section 7 there for hooks.
+# **You need** all-reduce from [lesson 02](02_ring_all_reduce.ipynb); its section 7 is a good start.
 # **It takes** 90 minutes to the end of section 6. All else is optional: 20 minutes for sections 9
 # and 10, 25 for the assignment; sections 7, 8 and 11 are there to run and read. The machine needs a
 # minute. Each exercise says how hard it is (● a few lines, ●● two ideas together, ●●● the hard one)
@@ -400,6 +400,10 @@ print("your guesses:", guessed(guess_first, guess_last))
 #    line whenever that is complete;
 # 3. returns `synchronize()`, to be called after each backward: it sends the rest, waits, leaves the
 #    **average** in every `.grad`, and is ready for the next step.
+#
+# (`p.register_post_accumulate_grad_hook(hook)` calls `hook(p)` as soon as `p.grad` is complete,
+# with the *parameter*. `dist.all_reduce(x, async_op=True)` returns a handle at once; the sum is
+# there after its `wait()`.)
 
 
 # %% exercise="average_in_buckets"
