@@ -34,6 +34,9 @@ _TWO_AT_LEAST = "all microbatches are as large, and there are two at least"
 _BY_1 = "scaled by 1 where the two are equal"
 _EMPTY_SEGMENT = "a segment of no layers at the end hands on what it gets"
 _TO_THE_BYTE = "nothing fills 60 % of a memory to the byte"
+_NO_MEMORY = "nothing fills a memory to the byte"
+_EVENLY = "what is divided here divides evenly"
+_NO_DIVISOR = "no number divides a smaller one"
 _APART = "no position is on two ranks"
 _STABLE = "torch sorts stably on a CPU, asked or not"
 
@@ -228,6 +231,18 @@ SAME: dict[str, dict[str, str]] = {
         "for pipeline in range(1, model['layers'] + 1): -> for pipeline in "
         "range(1, model['layers'] + 2):": _NONE_DIVIDES,
         "if need <= 0.6 * cluster['memory']: -> if need < 0.6 * cluster['memory']:": _TO_THE_BYTE,
+    },
+    "choose_schedule": {
+        "return [n for n in range(1, number + 1) if number % n == 0] -> return [n for n in "
+        "range(1, number + 1 + 1) if number % n == 0]": _NO_DIVISOR,
+        "return [n for n in range(1, number + 1) if number % n == 0] -> return [n for n in "
+        "range(1, number + 2) if number % n == 0]": _NO_DIVISOR,
+        "sequences = job['batch'] * p // job['machines'] // m -> sequences = job['batch'] * p "
+        "// job['machines'] / m": _EVENLY,
+        "sequences = job['batch'] * p // job['machines'] // m -> sequences = job['batch'] * p "
+        "/ job['machines'] // m": _EVENLY,
+        "if job['states'] * layers + kept <= job['memory']: -> if job['states'] * layers + kept "
+        "< job['memory']:": _NO_MEMORY,
     },
     "price_plan": {
         "kept = tokens * hidden * (2 if again else 34 / t) -> kept = tokens"
