@@ -13,10 +13,11 @@ import random
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
+from . import traffic_limits
 from .collecting import Job, Outcome
 from .exercise import Breach, Case, Exercise, Finding
 from .judging import judge_case, judge_trouble, told
-from .laws import all_laws
+from .laws import Law, all_laws
 from .verdict import Failure, Verdict
 
 Collect = Callable[[Sequence[Job]], Generator[Outcome, None, None]]
@@ -40,11 +41,26 @@ def examine_briefly(exercise: Exercise, rng: random.Random, collect: Collect) ->
     return Verdict(exercise, cases, failed[1] if failed else None)
 
 
+def has_right_result(exercise: Exercise, rng: random.Random, collect: Collect) -> bool:
+    """Whether all values are right, and made of what is sent, where promises were not kept.
+
+    Promises are laws about memory and state, and that no more is sent than may be.
+    """
+    cases, again = exercise.cases(rng), exercise.cases(rng)
+    essential = tuple(law for law in all_laws() if law.essential)
+    jobs = [*_together(exercise, cases, again, ()), *_variations(exercise, rng, essential)]
+    with traffic_limits.excess_forgiven():
+        return _first_failure(jobs, collect) is None
+
+
 def _all_jobs(
     exercise: Exercise, rng: random.Random, collect: Collect
 ) -> tuple[list[Case], tuple[Job, Failure] | None]:
     cases, again = exercise.cases(rng), exercise.cases(rng)
-    jobs = [*_together(exercise, cases, again), *_variations(exercise, rng)]
+    jobs = [
+        *_together(exercise, cases, again, all_laws()),
+        *_variations(exercise, rng, all_laws()),
+    ]
     return cases, _first_failure(jobs, collect)
 
 
@@ -56,8 +72,10 @@ def _first_failure(jobs: Sequence[Job], collect: Collect) -> tuple[Job, Failure]
     return None
 
 
-def _together(exercise: Exercise, cases: list[Case], again: list[Case]) -> list[Job]:
-    laws = tuple(law for law in all_laws() if law.applies(exercise.contract))
+def _together(
+    exercise: Exercise, cases: list[Case], again: list[Case], held_to: Sequence[Law]
+) -> list[Job]:
+    laws = tuple(law for law in held_to if law.applies(exercise.contract))
     sizes = dict.fromkeys(case.world_size for case in cases)
     return [
         Job(exercise, tuple(case for case in (*cases, *again) if case.world_size == n), laws)
@@ -65,10 +83,10 @@ def _together(exercise: Exercise, cases: list[Case], again: list[Case]) -> list[
     ]
 
 
-def _variations(exercise: Exercise, rng: random.Random) -> list[Job]:
+def _variations(exercise: Exercise, rng: random.Random, held_to: Sequence[Law]) -> list[Job]:
     return [
         Job(varied, (case,), may_fail=law.may_fail)
-        for law in all_laws()
+        for law in held_to
         if law.variations and law.applies(exercise.contract)
         for varied in law.variations(exercise)
         for case in varied.cases(rng)

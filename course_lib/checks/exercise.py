@@ -52,13 +52,18 @@ class Observation:
 
 @dataclass(frozen=True)
 class Finding:
-    """Why an answer is not right: the likely cause in one sentence, and the evidence, if any."""
+    """Why an answer is not right: the likely cause in one sentence, and the evidence, if any.
+
+    promise: the result itself is right here; what is not kept is a promise about traffic, memory
+    or state.
+    """
 
     likely: str
     rank: int | None = None
     input: str = ""
     expected: str = ""
     got: str = ""
+    promise: bool = False
 
 
 # ---------------------------------------------------------------------------------------------

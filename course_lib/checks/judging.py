@@ -78,7 +78,7 @@ def _first_breach(observation: Observation) -> Finding | None:
 
 def told(breach: Breach) -> Finding:
     """What is said of a law that was broken where all else is right."""
-    return Finding(f"the result is right, but {breach.sentence}", breach.rank)
+    return Finding(f"the result is right, but {breach.sentence}", breach.rank, promise=True)
 
 
 def _with_moved(finding: Finding | None, observation: Observation) -> Finding | None:

@@ -45,11 +45,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The first case that went wrong, or that none did (`failure` is None)."""
+    """The first case that went wrong, or that none did (`failure` is None).
+
+    right_result: it did not pass, and only since a promise was not kept whose part is separate
+    (`course_lib.checks.contract`). Only graders ask.
+    """
 
     exercise: Exercise
     cases: Sequence[Case]
     failure: Failure | None = None
+    right_result: bool = False
 
     @property
     def passed(self) -> bool:

@@ -155,6 +155,13 @@ def _add_grade(commands) -> None:
     grade.add_argument(
         "--late", type=float, default=0.0, metavar="SHARE", help="of the points lost a day (0.1)"
     )
+    grade.add_argument(
+        "--partial",
+        type=float,
+        default=0.5,
+        metavar="SHARE",
+        help="of the points for a right result that breaks a promise, where these are separate",
+    )
     grade.add_argument("--memory", type=float, default=4.0, help="GiB that one answer may use")
     grade.set_defaults(run=_grade)
 
@@ -175,6 +182,7 @@ def _grade(options) -> int:
             options.jobs,
             _part(options.part),
             Deadline(options.due, options.late) if options.due else None,
+            options.partial,
             Limits(memory=int(options.memory * 2**30)),
         )
         graded = grade(

@@ -571,7 +571,7 @@ ATTACKS = {
 def verdicts():
     """Name -> verdict, all taken a few at a time; and the honest answer among them."""
     imports = "import torch\nimport torch.distributed as dist"
-    only_messages = Contract(allowed=POINT_TO_POINT)
+    only_messages = Contract(allowed=POINT_TO_POINT, separate=True)
     exercise = replace(tiny.EXERCISES["exchange"], contract=only_messages)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grading, "_DEFINE_SECONDS", 6.0)
@@ -603,6 +603,7 @@ def test_there_are_enough_of_them():
 def test_nothing_is_gained_and_a_reason_is_given(verdicts, name):
     verdict = verdicts[name]
     assert not verdict.passed
+    assert not verdict.right_result  # nor a share of the points
     assert len(str(verdict).splitlines()) > 1
 
 

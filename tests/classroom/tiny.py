@@ -9,6 +9,7 @@ import nbformat
 import torch
 import torch.distributed as dist
 
+from course_lib.checks import traffic_limits
 from course_lib.checks.answers import plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.classroom import Course, read_lesson
@@ -106,8 +107,9 @@ def _exchanged(case: Case, observation: Observation) -> Finding | None:
     for rank, got in enumerate(observation.values):
         if not (isinstance(got, torch.Tensor) and torch.equal(got, case.data["x"][1 - rank])):
             return Finding("this is not the other's tensor", rank)
-    if observation.trace.traffic().messages != [1, 1]:
-        return Finding("one message each way is enough")
+    for rank in range(2):
+        if finding := traffic_limits.messages(observation, rank, 1, "one each way is enough"):
+            return finding
     return None
 
 

@@ -38,6 +38,7 @@ class Law:
     variations: exercises to be passed besides, made of one to which the law applies.
     applies: to which contracts; to all by default.
     may_fail: whether ranks that come to no result in a variation have passed it.
+    essential: whether who breaks it has no result of the exercise's own, however right its values.
     order: laws of a smaller number stand further out.
     """
 
@@ -46,6 +47,7 @@ class Law:
     applies: Callable[[Contract], bool] = field(default=lambda contract: True)
     order: int = 0
     may_fail: bool = False
+    essential: bool = False
 
 
 __all__ = ["Breach", "Call", "Law", "Watch"]

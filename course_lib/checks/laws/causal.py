@@ -160,4 +160,9 @@ def _located(event: CommEvent) -> str:
 
 
 # Ranks that fail or wait because a message is another have read it.
-LAW = Law(variations=variations, applies=lambda contract: contract.causal, may_fail=True)
+LAW = Law(
+    variations=variations,
+    applies=lambda contract: contract.causal,
+    may_fail=True,
+    essential=True,
+)

@@ -122,4 +122,4 @@ def judge(case: Case, observation: Observation) -> Finding | None:
     return None
 
 
-LAW = Law(variations=variations, applies=lambda contract: contract.causal)
+LAW = Law(variations=variations, applies=lambda contract: contract.causal, essential=True)

@@ -35,6 +35,7 @@ from .submissions import Found, Submission, collect
 from .transplant import Answers, Unreadable, read_cells, read_script, take_answers
 
 PASSED, FAILED, UNTOUCHED, MISSING = "passed", "failed", "not attempted", "missing"
+PARTLY = "partly passed"
 _LIBRARY = Path(__file__).resolve().parents[2]
 _TIME_IS_UP = ("had not finished after", "did not finish in time")
 
@@ -54,6 +55,11 @@ class Result:
     message: str = ""
     notes: tuple[str, ...] = ()
     flag: str = ""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether there is an answer, and something is wrong with it."""
+        return self.status in (FAILED, PARTLY)
 
 
 @dataclass
@@ -118,8 +124,11 @@ class Settings:
 
     lessons: the assigned ones (empty: those that somebody handed in). points: exercise -> worth,
     where it is not the exercise's own. jobs: answers at a time (0: one for each core). part: (2, 5)
-    grades the second of five parts of the students. deadline: what later files lose. isolated:
-    whether runs get namespaces (None: if the system has them).
+    grades the second of five parts of the students. deadline: what later files lose. partial: the
+    share of its points for a right result that breaks a promise, where an exercise separates them
+    (`Contract.separate`). isolated: whether runs get namespaces (None: if the system has them).
+
+    Raises `ValueError` for a share that is none.
     """
 
     lessons: Sequence[str] = ()
@@ -127,8 +136,13 @@ class Settings:
     jobs: int = 0
     part: tuple[int, int] = (1, 1)
     deadline: Deadline | None = None
+    partial: float = 0.5
     limits: Limits = field(default_factory=Limits)
     isolated: bool | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.partial <= 1:
+            raise ValueError(f"a right result is worth a share of 0 to 1, not {self.partial:g}")
 
 
 def grade(
@@ -365,10 +379,13 @@ class _Batch:
             return Result(lesson, exercise, UNTOUCHED, 0, worth, notes=notes)
         needed = assemble(assignment, exercise, answers.sources, answers.additions)
         verdict = self._verdict(exercise, needed)
-        points = worth * self._left(taken, lesson) if verdict["status"] == PASSED else 0
+        status, message, flag = verdict["status"], verdict["message"], verdict["flag"]
+        share = {PASSED: 1.0, PARTLY: self._settings.partial}.get(status, 0.0)
+        points = worth * share * self._left(taken, lesson)
+        if status == PARTLY:
+            message += f"\nThe result itself is right in every case: {share:.0%} of the points."
         notes += needed.notes
-        message, flag = verdict["message"], verdict["flag"]
-        return Result(lesson, exercise, verdict["status"], points, worth, message, notes, flag)
+        return Result(lesson, exercise, status, points, worth, message, notes, flag)
 
     def _left(self, taken: _Taken, lesson: str) -> float:
         """The share of its points that a lesson has left, for the day it was handed in."""
@@ -392,10 +409,9 @@ class _Batch:
         verdict = self._run(exercise, needed)
         if _out_of_time(verdict):
             verdict = self._run(exercise, needed)
-        status = PASSED if verdict.passed else FAILED if verdict.attempted else UNTOUCHED
         message = str(verdict).split("\nA hint: ")[0]
         return {
-            "status": status,
+            "status": _status(verdict),
             "message": "" if verdict.passed else message,
             "flag": _flag(verdict),
         }
@@ -403,6 +419,14 @@ class _Batch:
     def _run(self, exercise: Exercise, needed: Needed) -> Verdict:
         rng = seeds.hidden(exercise.name, self._store.secret)
         return self._grader.verdict(exercise, needed.program, rng, needed.imports)
+
+
+def _status(verdict: Verdict) -> str:
+    if verdict.passed:
+        return PASSED
+    if verdict.right_result:
+        return PARTLY
+    return FAILED if verdict.attempted else UNTOUCHED
 
 
 def _flag(verdict: Verdict) -> str:

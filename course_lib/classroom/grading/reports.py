@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
-from .batch import FAILED, PASSED, Graded, Report, Result
+from .batch import PASSED, Graded, Report, Result
 from .exports import gradescope, write_exports
 
 _STYLE = """
@@ -22,7 +22,7 @@ pre { background: #f4f4f4; padding: .8em; overflow-x: auto; font-size: 14px; }
 th.upright { writing-mode: vertical-rl; transform: rotate(180deg); vertical-align: bottom; }
 .mark { font-weight: bold; } .note { color: #555; }
 """
-_MARKS = {"passed": "✓", "failed": "✗", "not attempted": "○", "missing": "–"}
+_MARKS = {"passed": "✓", "partly passed": "◐", "failed": "✗", "not attempted": "○", "missing": "–"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # What XML cannot hold at all.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -107,8 +107,8 @@ def _junit(graded: Graded) -> str:
     """A suite for each student, a case for each exercise."""
     suites = ElementTree.Element("testsuites")
     for report in graded.reports:
-        failures = [r for r in report.results if r.status == FAILED]
-        skipped = [r for r in report.results if r.status not in (FAILED, PASSED)]
+        failures = [r for r in report.results if r.is_wrong]
+        skipped = [r for r in report.results if not r.is_wrong and r.status != PASSED]
         suite = ElementTree.SubElement(
             suites,
             "testsuite",
@@ -196,7 +196,7 @@ def _overview(graded: Graded, names: dict[str, str]) -> str:
     for index, result in enumerate(first.results):
         column = [report.results[index] for report in graded.reports]
         passed = sum(r.status == PASSED for r in column)
-        common = Counter(_cause(r) for r in column if r.status == FAILED).most_common(3)
+        common = Counter(_cause(r) for r in column if r.is_wrong).most_common(3)
         failures = "<br>".join(f"{count} × {_(cause)}" for cause, count in common)
         parts.append(
             f"<tr><td><code>{_(result.exercise)}</code></td>"

@@ -195,6 +195,7 @@ EXERCISE = Exercise(
         anew=True,
         takes="any shape, also 0-dimensional",
         allowed=POINT_TO_POINT,
+        separate=True,
         sends="each rank sends n-1 tensors of its size and receives n-1",
     ),
 )

@@ -95,6 +95,7 @@ EXERCISE = Exercise(
         returned=False,
         takes="any shape, also 0-dimensional; any root",
         allowed=POINT_TO_POINT,
+        separate=True,
         sends="every rank but the root receives the tensor once",
     ),
 )

@@ -115,6 +115,7 @@ EXERCISE = Exercise(
         returned=False,
         takes="any shape, also 0-dimensional; any root",
         allowed=POINT_TO_POINT,
+        separate=True,
         sends="each piece travels once, from the root to its owner",
     ),
 )

@@ -79,6 +79,7 @@ EXERCISE = Exercise(
         takes="any shape",
         dtypes=("float32", "float64", "bfloat16", "int64"),
         allowed=POINT_TO_POINT,
+        separate=True,
         sends="rank 0 receives n-1 tensors and sends n-1, every other rank one",
     ),
 )

@@ -102,6 +102,7 @@ EXERCISE = Exercise(
         transposed=True,
         groups=True,
         allowed=POINT_TO_POINT,
+        separate=True,
         sends="each rank sends (n-1)/n of the tensor, to its neighbour in the ring",
     ),
 )
