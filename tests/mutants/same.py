@@ -256,10 +256,6 @@ SAME: dict[str, dict[str, str]] = {
         "compute = (8 if again else 6) * own * tokens / cluster['flops'] ->"
         " compute = (8 if again else 7) * own * tokens / cluster['flops']": _SAME_ORDER,
         "compute = (8 if again else 6) * own * tokens / cluster['flops'] ->"
-        " compute = (8 if again else 5) * own * tokens / cluster['flops']": _SAME_ORDER,
-        "compute = (8 if again else 6) * own * tokens / cluster['flops'] ->"
-        " compute = (9 if again else 6) * own * tokens / cluster['flops']": _SAME_ORDER,
-        "compute = (8 if again else 6) * own * tokens / cluster['flops'] ->"
         " compute = (7 if again else 6) * own * tokens / cluster['flops']": _SAME_ORDER,
         "all_reduce = 2 * (t - 1) / t * 2 * tokens * hidden / cluster['insi"
         "de'] -> all_reduce = 2 * (t - 1) / t * 1 * tokens * hidden / clust"
@@ -284,8 +280,6 @@ SAME: dict[str, dict[str, str]] = {
         "gain else 5) * layers * all_reduce": _SAME_ORDER,
         "talk = (6 if again else 4) * layers * all_reduce -> talk = (6 if a"
         "gain else 3) * layers * all_reduce": _SAME_ORDER,
-        "talk = (6 if again else 4) * layers * all_reduce -> talk = (7 if a"
-        "gain else 4) * layers * all_reduce": _SAME_ORDER,
         "talk = (6 if again else 4) * layers * all_reduce -> talk = (5 if a"
         "gain else 4) * layers * all_reduce": _SAME_ORDER,
         "if d * t > cluster['per_node']: -> if True:": _SAME_ORDER,
@@ -293,9 +287,6 @@ SAME: dict[str, dict[str, str]] = {
         "adapters = min(cluster['rings'], max(1, cluster['per_node'] // t))"
         " -> adapters = min(cluster['rings'], max(1, cluster['per_node'] / "
         "t))": _SAME_ORDER,
-        "adapters = min(cluster['rings'], max(1, cluster['per_node'] // t))"
-        " -> adapters = min(cluster['rings'], max(2, cluster['per_node'] //"
-        " t))": _SAME_ORDER,
         "adapters = min(cluster['rings'], max(1, cluster['per_node'] // t))"
         " -> adapters = min(cluster['rings'], max(0, cluster['per_node'] //"
         " t))": _SAME_ORDER,
@@ -305,7 +296,6 @@ SAME: dict[str, dict[str, str]] = {
         " * own / bandwidth": _SAME_ORDER,
         "ring = (d - 1) / d * 2 * own / bandwidth -> ring = (d - 0) / d * 2"
         " * own / bandwidth": _SAME_ORDER,
-        "data = 2 * ring -> data = 3 * ring": _SAME_ORDER,
         "data = 2 * ring -> data = 1 * ring": _SAME_ORDER,
         "data = m * (ring + max(0, 2 * ring - compute)) -> data = m * (ring"
         " + max(0, 3 * ring - compute))": _SAME_ORDER,
