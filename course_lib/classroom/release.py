@@ -27,6 +27,16 @@ def untouched(root: Path) -> dict[str, NotebookNode]:
     raise ValueError(f"{root} has neither solutions nor notebooks/{COPIES}: no untouched notebooks")
 
 
+def course_answers(root: Path) -> dict[str, str]:
+    """The id of an answer's cell -> the course's own; nothing where there are no solutions."""
+    return {
+        cell.id: cell.source
+        for file in sorted((root / "solutions").glob("[0-9]*.ipynb"))
+        for cell in nbformat.read(file, as_version=4).cells
+        if is_answer(cell.id)
+    }
+
+
 def _emptied(solution: NotebookNode) -> NotebookNode:
     """The student's notebook of an executed solution, as `build` makes it from the source."""
     for cell in solution.cells:

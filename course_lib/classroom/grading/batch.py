@@ -14,7 +14,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from nbformat import NotebookNode
@@ -24,6 +24,7 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.sandbox.grading import Grader
 from course_lib.checks.sandbox.isolation import Limits
 from course_lib.checks.verdict import Verdict
+from course_lib.classroom.cell_ids import answer_id
 
 from .assignment import (
     Assignment,
@@ -31,6 +32,8 @@ from .assignment import (
     assemble,
     read_assignment,
 )
+from .history import Earlier, History, digest
+from .similar import Similar, similar_answers
 from .submissions import Found, Submission, collect
 from .transplant import Answers, Unreadable, read_cells, read_script, take_answers
 
@@ -44,7 +47,8 @@ _TIME_IS_UP = ("had not finished after", "did not finish in time")
 class Result:
     """What a student has for one exercise.
 
-    message: what was wrong, with a counter-example. flag: why a person should look at it.
+    message: what was wrong, with a counter-example. flag: why a person should look at it. earlier:
+    the verdicts on other answers, by runs before this one into the same report.
     """
 
     lesson: str
@@ -55,6 +59,7 @@ class Result:
     message: str = ""
     notes: tuple[str, ...] = ()
     flag: str = ""
+    earlier: tuple[Earlier, ...] = ()
 
     @property
     def is_wrong(self) -> bool:
@@ -83,11 +88,15 @@ class Report:
 
 @dataclass(frozen=True)
 class Graded:
-    """The outcome of a batch. `isolated`: runs had file systems and networks of their own."""
+    """The outcome of a batch.
+
+    isolated: runs had file systems and networks of their own. similar: who has the same answers.
+    """
 
     reports: list[Report]
     lessons: list[str]
     isolated: bool
+    similar: list[Similar] = field(default_factory=list)
 
     @property
     def is_odd(self) -> bool:
@@ -127,6 +136,7 @@ class Settings:
     grades the second of five parts of the students. deadline: what later files lose. partial: the
     share of its points for a right result that breaks a promise, where an exercise separates them
     (`Contract.separate`). isolated: whether runs get namespaces (None: if the system has them).
+    only: the exercises of the lessons that are graded (empty: all).
 
     Raises `ValueError` for a share that is none.
     """
@@ -139,6 +149,7 @@ class Settings:
     partial: float = 0.5
     limits: Limits = field(default_factory=Limits)
     isolated: bool | None = None
+    only: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.partial <= 1:
@@ -152,9 +163,11 @@ def grade(
     exercises: Mapping[str, Exercise],
     settings: Settings | None = None,
     progress: Callable[[int, int, str], None] = lambda done, total, name: None,
+    own: Mapping[str, str] | None = None,
 ) -> Graded:
     """Grade `submissions` against the untouched `notebooks`; verdicts are kept in `out`.
 
+    own: the course's answers, by the ids of their cells, which nobody is alike for giving.
     Raises `ValueError` for folders that cannot be, an unknown lesson, or no submission at all.
     """
     settings = settings or Settings()
@@ -180,7 +193,29 @@ def grade(
     with Grader(settings.limits, settings.isolated) as grader:
         batch = _Batch(grader, store, exercises, assignments, settings)
         reports = batch.run(taken, lessons, progress)
-        return Graded(reports, lessons, grader.isolated)
+        for report in reports:
+            _remember(report, out)
+        similar = _similar(reports, [assignments[name] for name in lessons], own or {})
+        return Graded(reports, lessons, grader.isolated, similar)
+
+
+def _remember(report: Report, out: Path) -> None:
+    now = {
+        r.exercise: Earlier(
+            digest(report.answers.get(r.exercise, "")), r.status, r.points, r.maximum
+        )
+        for r in report.results
+    }
+    before = History(out, report.student).remember(now)
+    report.results = [replace(r, earlier=before[r.exercise]) for r in report.results]
+
+
+def _similar(
+    reports: Sequence[Report], assignments: Sequence[Assignment], own: Mapping[str, str]
+) -> list[Similar]:
+    stubs = {name: a.stub(name) for a in assignments for name in a.answers}
+    courses = {name: own[answer_id(name)] for name in stubs if answer_id(name) in own}
+    return similar_answers({r.student: r.answers for r in reports}, stubs, courses)
 
 
 def _assignments(
@@ -336,6 +371,7 @@ class _Batch:
             for taken in submissions
             for lesson in lessons
             for exercise in self._assignments[lesson].answers
+            if exercise in (self._settings.only or self._exercises)
         ]
         reports = {t.student: Report(t.student, notes=t.notes, odd=t.odd) for t in submissions}
         with concurrent.futures.ThreadPoolExecutor(self._jobs) as pool:

@@ -21,9 +21,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_exports(graded: Graded, out: Path) -> None:
-    """Write moodle.csv and canvas.csv into `out`."""
+    """Write moodle.csv, canvas.csv and similar.csv into `out`."""
     (out / "moodle.csv").write_text(moodle(graded), encoding="utf-8", errors="replace")
     (out / "canvas.csv").write_text(canvas(graded), encoding="utf-8", errors="replace")
+    (out / "similar.csv").write_text(similar(graded), encoding="utf-8", errors="replace")
 
 
 def moodle(graded: Graded) -> str:
@@ -61,6 +62,15 @@ def gradescope(report: Report) -> str:
         },
         indent=1,
     )
+
+
+def similar(graded: Graded) -> str:
+    """A row for each group of students with the same answers (`similar_answers`)."""
+    rows = [
+        [f"{len(each.exercises)}", "; ".join(each.exercises), "; ".join(each.students)]
+        for each in graded.similar
+    ]
+    return _table([["Count", "Exercises", "Students"], *rows])
 
 
 def feedback(report: Report) -> str:

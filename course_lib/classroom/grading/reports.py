@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 from .batch import PASSED, Graded, Report, Result
 from .exports import gradescope, write_exports
+from .similar import Similar
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
@@ -95,6 +96,10 @@ def _plain(graded: Graded) -> list[dict]:
                     "points": r.points,
                     "maximum": r.maximum,
                     "message": r.message,
+                    "earlier": [
+                        {"status": e.status, "points": e.points, "maximum": e.maximum}
+                        for e in r.earlier
+                    ],
                 }
                 for r in report.results
             ],
@@ -157,7 +162,8 @@ def _student_page(report: Report) -> str:
         parts.append(f"<h2>{_(lesson)}</h2>\n<table>")
         parts += [
             f'<tr><td class="mark">{_MARKS[r.status]}</td><td><code>{_(r.exercise)}</code></td>'
-            f'<td>{r.status}</td><td class="number">{r.points:g} of {r.maximum:g}</td></tr>'
+            f'<td>{r.status}</td><td class="number">{r.points:g} of {r.maximum:g}</td>'
+            f'<td class="note">{_before(r)}</td></tr>'
             for r in results
         ]
         parts.append("</table>")
@@ -203,7 +209,31 @@ def _overview(graded: Graded, names: dict[str, str]) -> str:
             f'<td class="number">{passed} of {len(column)}</td><td>{failures}</td></tr>'
         )
     parts.append("</table>")
+    parts += _alike(graded.similar)
     return _page("Overview", "\n".join(parts))
+
+
+def _before(result: Result) -> str:
+    """What earlier answers were worth."""
+    told = [f"{e.status}, {e.points:g} of {e.maximum:g}" for e in result.earlier]
+    return f"earlier answers: {'; '.join(told)}" if told else ""
+
+
+def _alike(similar: list[Similar]) -> list[str]:
+    """Who has the same answers: for a person to look at, on no student's page."""
+    if not similar:
+        return []
+    rows = [
+        f"<tr><td>{'<br>'.join(map(_, each.students))}</td>"
+        f"<td><code>{_(', '.join(each.exercises))}</code></td></tr>"
+        for each in similar
+    ]
+    head = "<table><tr><th>students</th><th>exercises</th></tr>"
+    why = (
+        "Up to names, comments and layout, and not the course's own. Short answers are often the "
+        "same by themselves: look at them before you think anything of it."
+    )
+    return ["<h2>The same answers</h2>", f'<p class="note">{why}</p>', head, *rows, "</table>"]
 
 
 def _cause(result: Result) -> str:
