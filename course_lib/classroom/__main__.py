@@ -12,7 +12,7 @@ from pathlib import Path
 
 from course_lib.checks.registry import all_exercises
 
-from .release import untouched
+from .release import course_answers, untouched
 
 ROOT = Path(__file__).resolve().parents[2]
 # What `grade` exits with. 2 is argparse's, for a command that cannot be carried out.
@@ -192,6 +192,7 @@ def _grade(options) -> int:
             all_exercises(),
             settings,
             progress,
+            course_answers(ROOT),
         )
     except (ValueError, OSError) as problem:
         print(f"cannot grade: {problem}", file=sys.stderr)
@@ -212,21 +213,30 @@ def _grade(options) -> int:
 def _add_preview(commands) -> None:
     preview = commands.add_parser("preview", help="show what a student would be told")
     preview.add_argument("notebook", type=Path, help="a notebook as it could be handed in")
+    preview.add_argument("--exercise", default="", help="only this one; exit code 1 if it fails")
+    preview.add_argument("--json", type=Path, help="write Gradescope's results.json there as well")
     preview.set_defaults(run=_preview)
 
 
 def _preview(options) -> int:
     from .grading import grade
+    from .grading.batch import PASSED, Settings
+    from .grading.exports import gradescope
 
     warnings.simplefilter("ignore")
+    exercise = options.exercise
+    if exercise and exercise not in all_exercises():
+        print(f"there is no exercise {exercise}", file=sys.stderr)
+        return CANNOT
+    lessons = [all_exercises()[exercise].notebook] if exercise else []
+    settings = Settings(lessons, only=[exercise] if exercise else [])
     with tempfile.TemporaryDirectory() as folder:
         submissions = Path(folder, "submissions", "preview")
         submissions.mkdir(parents=True)
         try:
             shutil.copy(options.notebook, submissions)
-            graded = grade(
-                submissions.parent, Path(folder, "report"), untouched(ROOT), all_exercises()
-            )
+            out = Path(folder, "report")
+            graded = grade(submissions.parent, out, untouched(ROOT), all_exercises(), settings)
         except (ValueError, OSError) as problem:
             print(f"cannot grade: {problem}", file=sys.stderr)
             return CANNOT
@@ -236,7 +246,10 @@ def _preview(options) -> int:
         print(f"{result.exercise}: {result.status}, {result.points:g} of {result.maximum:g}")
         if result.message:
             print(textwrap.indent(result.message, "  "))
-    return ALL_WELL
+    if options.json:
+        options.json.write_text(gradescope(report), encoding="utf-8", errors="replace")
+    failed = exercise and report.results[0].status != PASSED
+    return PROBLEMS if failed else ALL_WELL
 
 
 def _add_validate(commands) -> None:
