@@ -1,10 +1,11 @@
-"""Each rank of a graded run by itself: what ranks share are the messages that count.
+"""Each rank of a graded run by itself, but for what it needs to find and to reach the others.
 
 Inside the sandbox of an answer, every rank gets a file system of its own, in which nobody else's
 folder can be found, a folder in memory to write to, its own shared memory, and no sight of other
-processes, be they ranks or those that collect the results. The network stays common, a loopback
-device on which all that ranks say to each other can be counted; unnamed ways round it (sockets of
-the machine, kernel keys) are closed (`seccomp`).
+processes, be they ranks or those that collect the results. Common stay the network, a loopback
+device, the store by which a group comes up, the pipe to the launcher, and the job, which has the
+inputs of all ranks (TEACHING.md says what it takes to end that). Unnamed ways round them (sockets
+of the machine, kernel keys) are closed (`seccomp`).
 
 user_namespaces(7), pid_namespaces(7), mount_namespaces(7).
 """
