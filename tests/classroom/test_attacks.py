@@ -14,6 +14,7 @@ from dataclasses import replace
 import pytest
 
 from course_lib.checks.contract import POINT_TO_POINT, Contract
+from course_lib.checks.examining import examine_briefly
 from course_lib.checks.sandbox import grading
 from course_lib.checks.sandbox.grading import Grader
 from course_lib.checks.sandbox.isolation import Limits
@@ -569,13 +570,14 @@ ATTACKS = {
 
 @pytest.fixture(scope="module")
 def verdicts():
-    """Name -> verdict, all taken a few at a time; and the honest answer among them."""
+    """Name -> verdict, all taken a few at a time; and the honest answer after them."""
     imports = "import torch\nimport torch.distributed as dist"
     only_messages = Contract(allowed=POINT_TO_POINT, separate=True)
     exercise = replace(tiny.EXERCISES["exchange"], contract=only_messages)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grading, "_DEFINE_SECONDS", 6.0)
         patch.setattr(grading, "_MORE_SECONDS", 8.0)
+        patch.setattr(grading, "examine", examine_briefly)  # whose story it is nobody asks here
         limits = Limits(memory=2**30, seconds=20, processes=150, disk=2**26)
         with Grader(limits) as grader:
             if not grader.isolated:
@@ -590,9 +592,9 @@ def verdicts():
                     exercise, Program("exchange", pieces), random.Random(time.time()), [imports]
                 )
 
-            with concurrent.futures.ThreadPoolExecutor(4) as pool:
-                everybody = {**ATTACKS, "honest": HONEST}
-                return dict(zip(everybody, pool.map(take, everybody.values()), strict=True))
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:  # most of them wait
+                taken = dict(zip(ATTACKS, pool.map(take, ATTACKS.values()), strict=True))
+            return taken | {"honest": take(HONEST)}
 
 
 def test_there_are_enough_of_them():
@@ -607,5 +609,5 @@ def test_nothing_is_gained_and_a_reason_is_given(verdicts, name):
     assert len(str(verdict).splitlines()) > 1
 
 
-def test_the_honest_answer_passes_among_them(verdicts):
+def test_the_honest_answer_passes_after_them(verdicts):
     assert verdicts["honest"].passed, str(verdicts["honest"])

@@ -98,12 +98,15 @@ def _supervise(order: Order, results: int, cancel_fd: int, fate: int) -> None:
         isolation.leave_namespaces()
     else:
         prctl.adopt_orphans()
+    alive, held = os.pipe()  # `held` is closed when the child has ended, and not before
     child = os.fork()
     if not child:
         os.close(cancel_fd)
-        _enter(order, results, fate)
+        os.close(alive)
+        _enter(order, results, fate, held)
     os.close(results)
-    reason, status = _watch(child, cancel_fd, order.sandbox.limits.memory, order)
+    os.close(held)
+    reason, status = _watch(child, alive, cancel_fd, order)
     if status is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
@@ -112,23 +115,23 @@ def _supervise(order: Order, results: int, cancel_fd: int, fate: int) -> None:
     _tell(fate, reason, os.waitstatus_to_exitcode(status))
 
 
-def _watch(child: int, cancel_fd: int, memory: int, order: Order) -> tuple[str, int | None]:
+def _watch(child: int, alive: int, cancel_fd: int, order: Order) -> tuple[str, int | None]:
     """Why the run is over, and the status of the child if it has ended by itself."""
     shared = _memory_of(os.getpid())  # what each process of the run has from the fork server
     while True:
-        if select.select([cancel_fd], [], [], _TICK)[0]:
+        ready, _, _ = select.select([cancel_fd, alive], [], [], _TICK)
+        if alive in ready:
+            return "ended", os.waitpid(child, 0)[1]
+        if cancel_fd in ready:
             return "stopped", None
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return "ended", status
         used = sum(max(0, _memory_of(pid) - shared) for pid in _descendants(os.getpid()))
-        if used > memory:
+        if used > order.sandbox.limits.memory:
             return "memory", None
         if not order.sandbox.namespaces and _size_of(order.folder) > order.sandbox.limits.disk:
             return "disk", None
 
 
-def _enter(order: Order, results: int, fate: int) -> None:
+def _enter(order: Order, results: int, fate: int, held: int) -> None:
     """In the first process: enter the sandbox, fork the run, wait for it, and never return.
 
     The end of the first process of a namespace is the end of all others in it.
@@ -142,6 +145,7 @@ def _enter(order: Order, results: int, fate: int) -> None:
             code = os.waitstatus_to_exitcode(os.waitpid(run_pid, 0)[1])
             code = code if code >= 0 else 128 - code
         else:
+            os.close(held)
             shipping.codec = shipping.Codec(transport.dump_value, transport.load_value)
             launcher_client.fork_launcher(results, fate, confine=_confine(order.sandbox))
             sandboxed_run.run(order.task, results)
