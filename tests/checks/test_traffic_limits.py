@@ -59,6 +59,26 @@ def test_messages():
     assert "too few messages: a rule" in traffic_limits.messages(observed(), 0, 2, "a rule").likely
 
 
+def test_only_too_much_breaks_a_promise_and_can_be_forgiven():
+    much, little = observed(((0, 20), (0, 0)), (3, 0)), observed(((0, 4), (0, 0)), (1, 0))
+
+    def findings(observation: Observation) -> list:
+        return [
+            traffic_limits.sent(observation, 0, 8, 16, "a rule"),
+            traffic_limits.received(observation, 1, 8, 16, "a rule"),
+            traffic_limits.messages(observation, 0, 2, "a rule"),
+        ]
+
+    assert all(finding.promise for finding in findings(much))
+    assert traffic_limits.peers(much, 0, {2}, "a rule").promise
+    assert not any(finding.promise for finding in findings(little))
+    with traffic_limits.excess_forgiven():
+        assert findings(much) == [None, None, None]
+        assert traffic_limits.peers(much, 0, {2}, "a rule") is None
+        assert all(findings(little))
+    assert all(findings(much))
+
+
 @pytest.mark.parametrize(
     ("numbers", "text"),
     [([2], "rank 2"), ([1, 0], "ranks 0 and 1"), ([3, 0, 1], "ranks 0, 1 and 3")],
