@@ -317,6 +317,8 @@ CLEVER = (
     "the job's file",
     "the backend itself",
 )
+# What ranks share, as TEACHING.md states it: by these the other's tensor does come.
+SHARED_BY_RANKS = ("frames", "the job's file", "the group's store", "tcp", "udp")
 
 WRITTEN = (
     BACKEND
@@ -561,6 +563,7 @@ ATTACKS = {
     **{f"past, added: {name}": WAIT + PAST[name] + ADDED for name in CLEVER},
     **{f"past, raising: {name}": WAIT + PAST[name] + RAISING for name in CLEVER},
     **{f"hidden: {name}": WAIT + PAST[name] + DIRECT for name in ("modes put aside", "a thread")},
+    **{f"shared: {name}": WAIT + PAST[name] + DIRECT for name in SHARED_BY_RANKS},
     **{f"forged: {name}": code for name, code in FORGED.items()},
     **{f"odd: {name}": code for name, code in ODD_VALUES.items()},
     **{f"guessed: {name}": code for name, code in GUESSED.items()},
@@ -607,6 +610,14 @@ def test_nothing_is_gained_and_a_reason_is_given(verdicts, name):
     assert not verdict.passed
     assert not verdict.right_result  # nor a share of the points
     assert len(str(verdict).splitlines()) > 1
+
+
+@pytest.mark.parametrize("name", SHARED_BY_RANKS)
+def test_what_ranks_share_is_what_the_guide_says(verdicts, name):
+    """The result is right, so nothing but the count gives it away."""
+    assert "the result is right, but this rank sent too few messages" in " ".join(
+        str(verdicts[f"shared: {name}"]).split()
+    )
 
 
 def test_the_honest_answer_passes_after_them(verdicts):
