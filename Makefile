@@ -32,7 +32,7 @@ lab: .venv/ready-lab ## install, check the machine, open JupyterLab at the start
 		--LabApp.default_url=/lab/tree/notebooks/START.md \
 		$(if $(filter 0,$(shell id -u)),--allow-root)
 
-test: .venv/ready-dev lint ## install, then check everything: lint, tests, all solutions under nbval
+test: .venv/ready-dev lint ## install, then lint, tests, all solutions under nbval; ALL=1: all known answers
 	@$(RUN) -m pytest --numprocesses 2 --dist loadscope --nbval
 
 faults: .venv/ready-dev ## let ranks fail at every call of every technique, and observe all, about 12 minutes

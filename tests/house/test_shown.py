@@ -64,7 +64,8 @@ def test_a_deadlock_has_a_picture_beside_its_report(kernel):
         )
         for rank in (0, 1)
     ]  # fmt: skip
-    error = RankTimeout("both wait", {}, RunRecord(2, trace=Trace(2, calls)))
+    failures = {rank: Failure(rank, "stuck", "had not finished") for rank in (0, 1)}
+    error = RankTimeout("both wait", failures, RunRecord(2, trace=Trace(2, calls)))
     with capture_output() as captured:
         assert "both wait" in "".join(error._render_traceback_())
         error._render_traceback_()
