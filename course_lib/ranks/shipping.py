@@ -124,10 +124,8 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 def _reduce_tensor(tensor: torch.Tensor) -> tuple:
     values = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     flat = values.reshape(-1)
-    if flat.numel() == 1:
-        flat = flat.new_empty(1).copy_(
-            flat
-        )  # one element is contiguous whatever its stride, which may be 0
+    if flat.numel() < 2:  # contiguous whatever its stride, which may be 0
+        flat = flat.new_empty(flat.numel()).copy_(flat)
     payload = flat.view(torch.uint8).numpy().tobytes()
     trainable = tensor.requires_grad if isinstance(tensor, torch.nn.Parameter) else None
     return _restore_tensor, (payload, values.dtype, tuple(values.shape), trainable)

@@ -12,7 +12,7 @@ from course_lib.checks.registry import all_exercises
 from course_lib.checks.verdict import Verdict
 from course_lib.observe import CommEvent, Trace
 from course_lib.ranks import RankTimeout
-from course_lib.ranks.errors import RunRecord
+from course_lib.ranks.errors import Failure, RunRecord
 
 
 class Thing:

@@ -73,6 +73,7 @@ def test_large_variables_are_told_once_with_their_sizes(monkeypatch, capsys) -> 
 
 ODD = {
     "one element of stride 0": lambda: torch.ones(1, 1).expand(1, 5)[:, :1],
+    "no element, of stride 0": lambda: torch.ones(1).expand(3)[:0],
     "expanded": lambda: torch.ones(1).expand(4),
     "sparse": lambda: torch.eye(3).to_sparse(),
     "compressed": lambda: torch.eye(3).to_sparse_csr(),
