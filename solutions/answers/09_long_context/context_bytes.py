@@ -86,12 +86,12 @@ def without_the_output(tokens, n, heads, kv_heads, head_size, element_size):
     return ring, ring, ulysses * (heads + 2 * kv_heads) / (2 * heads + 2 * kv_heads)
 
 
-@wrong(says="asked is what each one sends")
+@wrong(says="this asks for what each one sends")
 def together(tokens, n, heads, kv_heads, head_size, element_size):
     ring, _, ulysses = n_minus_one_blocks(tokens, n, heads, kv_heads, head_size, element_size)
     return ring * n, ring * n, ulysses * n
 
 
-@wrong(says="three numbers are asked")
+@wrong(says="three numbers are expected")
 def only_two(tokens, n, heads, kv_heads, head_size, element_size):
     return n_minus_one_blocks(tokens, n, heads, kv_heads, head_size, element_size)[1:]

@@ -104,7 +104,7 @@ def largest_not_added(q, k, v, visible):
     return scores.softmax(-1).nan_to_num(0.0) @ v, lse - scores.amax(-1)
 
 
-@wrong(says="2 tensors, (out, lse) are asked")
+@wrong(says="2 tensors, (out, lse) are expected")
 def only_the_output(q, k, v, visible):
     return scores_of(q, k, visible).softmax(-1).nan_to_num(0.0) @ v
 

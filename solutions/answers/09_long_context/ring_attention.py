@@ -156,7 +156,7 @@ def gathered(q, k, v, positions):
     return result
 
 
-@wrong(says="2 tensors, (out, lse) are asked")
+@wrong(says="2 tensors, (out, lse) are expected")
 def without_lse(q, k, v, positions):
     return ring(q, k, v, positions)[0]
 

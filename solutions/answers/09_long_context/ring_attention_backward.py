@@ -172,6 +172,6 @@ def reduced_everywhere(q, k, v, positions, out, lse, grad_out):
     return dq, *every[rank]
 
 
-@wrong(says="3 tensors, (grad_q, grad_k, grad_v) are asked")
+@wrong(says="3 tensors, (grad_q, grad_k, grad_v) are expected")
 def no_gradient_of_v(q, k, v, positions, out, lse, grad_out):
     return travelling(q, k, v, positions, out, lse, grad_out)[:2]

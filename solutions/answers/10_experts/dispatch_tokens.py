@@ -172,7 +172,7 @@ def counts_of_its_own_tokens(x, experts, number):
     return rows, own, back
 
 
-@wrong(says="three are asked")
+@wrong(says="three are expected")
 def only_rows(x, experts, number):
     return dispatch_tokens(x, experts, number)[0]
 

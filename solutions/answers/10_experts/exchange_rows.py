@@ -91,7 +91,7 @@ def backwards(rows, counts):
     return torch.cat(received.split(theirs.tolist())[::-1]), theirs
 
 
-@wrong(says="two tensors are asked")
+@wrong(says="two tensors are expected")
 def only_rows(rows, counts):
     return exchange_rows(rows, counts)[0]
 

@@ -57,6 +57,6 @@ def of_all_ranks(tokens, hidden, k, n, element_size):
     return 4 * tokens * k * hidden * (n - 1) * element_size
 
 
-@wrong(says="one number is asked")
+@wrong(says="one number is expected")
 def there_and_back(tokens, hidden, k, n, element_size):
     return [2 * tokens * k * hidden * (n - 1) / n * element_size] * 2

@@ -58,7 +58,7 @@ def softmax_along_tokens(logits, k):
     return experts, logits.softmax(0).gather(1, experts), counted(experts, logits)
 
 
-@wrong(says="a sigmoid of each logit, and a softmax is asked")
+@wrong(says="a sigmoid of each logit, and a softmax is expected")
 def sigmoid_gate(logits, k):
     best, experts = logits.topk(k)
     weights = best.sigmoid()
@@ -96,6 +96,6 @@ def the_worst(logits, k):
     return experts, logits.gather(1, experts).softmax(1), counted(experts, logits)
 
 
-@wrong(says="three tensors are asked")
+@wrong(says="three tensors are expected")
 def only_experts(logits, k):
     return logits.topk(k).indices

@@ -82,7 +82,7 @@ def each_choice_by_itself(experts, number, factor):
     return torch.stack([places_of(column, number) <= most for column in experts.T], dim=1)
 
 
-@wrong(says="what is dropped, and what is served is asked")
+@wrong(says="what is dropped, and what is served is expected")
 def what_is_dropped(experts, number, factor):
     return ~within_capacity(experts, number, factor)
 

@@ -106,13 +106,13 @@ def tensors(value: Any, names: Sequence[str], rank: int | None = None) -> Tensor
     """What an answer returned, by name; or why it is not so many tensors."""
     expected = f"{len(names)} tensors, ({', '.join(names)})"
     if not isinstance(value, tuple | list):
-        likely = f"{expected} are asked, and this is {kind_of(value)}"
+        likely = f"{expected} are expected, and this is {kind_of(value)}"
         if value is None:
             likely = "your function returned nothing: is a `return` missing at the end?"
         return Finding(likely, rank, expected=expected, got=kind_of(value))
     if len(value) != len(names):
         return Finding(
-            f"{expected} are asked, and these are {len(value)}", rank, expected, str(len(value))
+            f"{expected} are expected, and these are {len(value)}", rank, expected, str(len(value))
         )
     return dict(zip(names, value, strict=True))
 

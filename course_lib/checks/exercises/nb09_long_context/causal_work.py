@@ -84,7 +84,7 @@ def _rows(value: Any, n: int) -> list[list[float]] | Finding:
     rows = value if isinstance(value, list | tuple) else []
     fits = len(rows) == n and all(isinstance(row, list | tuple) and len(row) == n for row in rows)
     if not fits:
-        return Finding(f"{expected} are asked", expected=expected, got=kind_of(value))
+        return Finding(f"{expected} are expected", expected=expected, got=kind_of(value))
     if not all(isinstance(x, int | float) for row in rows for x in row):
         return Finding("the entries are to be numbers", expected=expected, got=str(value)[:80])
     return [list(row) for row in rows]

@@ -48,7 +48,9 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     answered = observation.values[0]
     got = numbers(answered, 3)
     if got is None:
-        return Finding("three numbers are asked, (ring, all_gather, ulysses)", got=shown(answered))
+        return Finding(
+            "three numbers are expected, (ring, all_gather, ulysses)", got=shown(answered)
+        )
     wanted = _exact(*case.data["size"])
     for way, mine, exact in zip(_WAYS, got, wanted, strict=True):
         if not close(mine, exact, _EXACT):
@@ -67,10 +69,10 @@ def _cause(
     block = 2 * tokens // n * kv_heads * head_size * e
     causes = [
         (want / e, "these are elements: each has `element_size` bytes"),
-        (want * n, "this is what all ranks send together: asked is what each one sends"),
+        (want * n, "this is what all ranks send together: this asks for what each one sends"),
         (want / 2, "half of it: keys and values are two tensors" if way != "ulysses" else
          "half of it: what goes to the heads' ranks has to come back"),
-        (want * 3, "backward is in it: the forward pass is asked"),
+        (want * 3, "backward is in it: the forward pass is expected"),
     ]  # fmt: skip
     if way != "ulysses":
         causes += [

@@ -106,7 +106,8 @@ def _lse_mistakes(q: torch.Tensor, k: torch.Tensor, visible: torch.Tensor) -> Te
         "what comes if the largest score, which was subtracted before exp, is not added again": (
             lse - largest
         ),
-        "the logarithm to the base 2: the natural one is asked": lse / torch.log(lse.new_tensor(2)),
+        "the logarithm to the base 2: the natural one is expected": lse
+        / torch.log(lse.new_tensor(2)),
         "over all keys: some are not visible": scores_of(q, k, torch.ones_like(visible)).logsumexp(
             -1
         ),

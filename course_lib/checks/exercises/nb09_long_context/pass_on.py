@@ -48,7 +48,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         if not isinstance(got, list | tuple) or len(got) != len(wanted):
             expected = f"a list of {counted(len(wanted), 'tensor')}"
             had = f"{len(got)} of them" if isinstance(got, list | tuple) else kind_of(got)
-            return Finding(f"{expected} is asked, as many as came in", rank, "", expected, had)
+            return Finding(f"{expected} is expected, as many as came in", rank, "", expected, had)
         for index, tensor in enumerate(wanted):
             looks = {
                 "your own: nothing has arrived": inputs[rank][index],
@@ -57,7 +57,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 ),
             }
             looks |= {
-                f"tensor {other} of the rank before you, where number {index} is asked": one
+                f"tensor {other} of the rank before you, where number {index} is expected": one
                 for other, one in enumerate(wanted)
                 if other != index and one.shape == tensor.shape
             }

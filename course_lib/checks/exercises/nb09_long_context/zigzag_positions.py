@@ -78,7 +78,7 @@ def _wrong(got: Any, length: int, n: int, rank: int) -> Finding | None:
     value = got.tolist() if isinstance(got, torch.Tensor) else got
     if not isinstance(value, list | tuple):
         return Finding(
-            "the positions are asked, a tensor or a list of whole numbers", got=kind_of(got)
+            "the positions are expected, a tensor or a list of whole numbers", got=kind_of(got)
         )
     if list(value) == wanted:
         return None
@@ -106,9 +106,9 @@ def _cause(got: list, wanted: list, length: int, n: int, rank: int) -> str:
         (chunks[rank] + chunks[2 * n - 2 - rank], "the last chunk has the number 2n - 1, so the "
          "second one is 2n - 1 - rank"),
         ([x - chunks[rank][0] for x in chunks[rank]] * 2, "these are places inside of chunks: the "
-         "positions in the whole sequence are asked"),
+         "positions in the whole sequence are expected"),
         (list(range(2 * size)), "these are the places on the rank: the positions in the whole "
-         "sequence are asked"),
+         "sequence are expected"),
     ]  # fmt: skip
     fits = "; or ".join(why for other, why in causes if other == got)
     return fits or "these are not the chunks numbered rank and 2n - 1 - rank, of 2n equal ones"

@@ -78,7 +78,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     for rank, seen in enumerate(observation.values):
         loss, p = seen["loss"], means[rank]
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-            return Finding("a tensor with one number is asked", rank, got=kind_of(loss))
+            return Finding("a tensor with one number is expected", rank, got=kind_of(loss))
         want = number * (f * p).sum()
         whole = number * (f * torch.stack(means).mean(0)).sum()
         looks = {
@@ -86,13 +86,13 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             "mean of the products: f is that of all ranks": number * (shares[rank] * p).sum(),
             "the sum without the factor E: with it, an even spread gives 1": want / number,
             "the loss of the whole batch, on every rank: that needs P of all ranks, and this "
-            "rank's part with its own P is asked": whole,
+            "rank's part with its own P is expected": whole,
             "made of counts, not of shares: an expert's share of the T k choices of all ranks": (
                 want * len(case.data["logits"][0]) * k * n
             ),
             "made of this rank's counts over all ranks' choices, or of shares that are divided by "
             "the ranks once too often": want / n,
-            "n times too much: shares of all ranks were added up, and their mean is asked": want
+            "n times too much: shares of all ranks were added up, and their mean is expected": want
             * n,
             "k times too much: each of a token's k choices is 1/k of it": want * k,
             "made of f alone: one factor is a share, the other a mean probability": (

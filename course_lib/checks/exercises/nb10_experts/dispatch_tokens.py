@@ -119,7 +119,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     for rank, seen in enumerate(observation.values):
         if "rows" not in seen:
             kind = kind_of(seen["answered"])
-            return Finding("three are asked: rows, counts and the function back", rank, got=kind)
+            return Finding("three are expected: rows, counts and the function back", rank, got=kind)
         if finding := _wrong_rows(case, seen, rank):
             return finding
     for rank, seen in enumerate(observation.values):

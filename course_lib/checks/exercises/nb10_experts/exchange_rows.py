@@ -67,7 +67,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     for rank, answered in enumerate(observation.values):
         if not isinstance(answered, tuple | list) or len(answered) != 2:
             kind = kind_of(answered)
-            return Finding("two tensors are asked: the rows and their counts", rank, got=kind)
+            return Finding("two tensors are expected: the rows and their counts", rank, got=kind)
         parts = [inputs[r].split(table[r])[rank] for r in range(n)]
         if finding := _as_many_as_sent(answered[0], len(inputs[rank]), sum(map(len, parts)), rank):
             return finding

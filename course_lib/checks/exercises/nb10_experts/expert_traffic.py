@@ -38,7 +38,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     got, want = number(observation.values[0]), 4 * t * k * h * (n - 1) / n * e
     if got is None:
         kind = kind_of(observation.values[0])
-        return Finding(f"one number is asked: this is {kind}", got=kind)
+        return Finding(f"one number is expected: this is {kind}", got=kind)
     if close(got, want, _EXACT):
         return None
     causes = [
@@ -52,8 +52,8 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         (want / k, "a token goes to each of its k experts, so there are tokens * k rows"),
         (4 * t * k * h * e, "a share 1/n of the rows is for the rank itself, and not sent"),
         (want * 2, "an all-to-all sends a row once: the factor 2 is an all-reduce's"),
-        (want * n, "this is what all ranks send together: asked is what each one sends"),
-        (-want, "the sign is turned: (n-1)/n, not (1-n)/n"),
+        (want * n, "this is what all ranks send together: this asks for what each one sends"),
+        (-want, "the sign is wrong: (n-1)/n, not (1-n)/n"),
     ]
     fits = dict.fromkeys(cause for value, cause in causes if close(got, value, _EXACT))
     return Finding(

@@ -51,7 +51,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     answered = seen["answered"]
     if not isinstance(answered, tuple | list) or len(answered) != 3:
         kind = kind_of(answered)
-        return Finding("three tensors are asked: experts, weights and counts", got=kind)
+        return Finding("three tensors are expected: experts, weights and counts", got=kind)
     logits = case.data["logits"].clone().requires_grad_()
     experts = torch.tensor([_best(row, k) for row in logits.tolist()])
     weights = _weights(logits, experts)
@@ -102,7 +102,7 @@ def _looks(logits: torch.Tensor, experts: torch.Tensor) -> dict[str, torch.Tenso
             "probability itself": torch.ones_like(every) if every.shape[1] == 1 else every[:0],
             "the logits themselves: a weight is a probability": raw,
             "the logits divided by their sum, without a softmax": raw / raw.sum(1, keepdim=True),
-            "a sigmoid of each logit, and a softmax is asked": (
+            "a sigmoid of each logit, and a softmax is expected": (
                 raw.sigmoid() / raw.sigmoid().sum(1, keepdim=True)
             ),
             "a softmax along the tokens (dim 0), and each token's own weights add up to 1": (

@@ -74,7 +74,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     for rank, seen in enumerate(observation.values):
         answered, x = seen["answered"], torch.sin(case.data["x"][rank])
         if not isinstance(answered, tuple | list) or len(answered) != 2:
-            return Finding("two tensors are asked", rank, got=kind_of(answered))
+            return Finding("two tensors are expected", rank, got=kind_of(answered))
         looks = {
             "made of what came in, and outputs go back to where the rows are from": _outputs_here(
                 case, rank

@@ -65,13 +65,13 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     kept = _served(experts, places, by_choice)
     got = observation.values[0]
     if isinstance(got, torch.Tensor) and got.shape == kept.shape and got.dtype != torch.bool:
-        return Finding("a mask is asked, of dtype bool: True where a choice is served")
+        return Finding("a mask is expected, of dtype bool: True where a choice is served")
     each = torch.cat(
         [_served(experts[:, j : j + 1], places, [(t, 0) for t in range(tokens)]) for j in range(k)],
         dim=1,
     )
     looks = {
-        "what is dropped, and what is served is asked": ~kept,
+        "what is dropped, and what is served is expected": ~kept,
         "the tokens one after the other with all their choices, but no second choice is served "
         "before a first one": _served(experts, places, by_token),
         "every choice (first, second, ...) with places of its own: they share an expert's places": (
