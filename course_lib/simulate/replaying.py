@@ -11,12 +11,16 @@ issued and waited for later goes on beside the computation.
 Inside a node each direction between two ranks is a link of its own. What crosses the network queues
 for the adapters of its nodes, one for each direction. Each group carries one collective at a time.
 Where the cluster's link is `shared`, everything queues for it.
+
+Who comes first in a queue is the modelled cluster's business: on a busy laptop two messages of
+different ranks come in any order. So the recording is played twice, first without queues, which
+tells when each transfer comes to its queues; then they keep that order.
 """
 
 import itertools
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Timeline, Track
 
@@ -55,10 +59,14 @@ def replay(
     programs = read_programs(trace, compute)
     number: _Numbers = defaultdict(itertools.count().__next__)
     main = _main_lanes(programs, transfers, speed, number)
-    links = _link_lanes(transfers, cluster, algorithms or {}, number)
-    result = run([*main, *links], len(number))
+    jobs = _jobs(transfers, cluster, algorithms or {})
+    result = run([*main, *_link_lanes(jobs, number)], len(number))
     if result.stuck:
         raise ValueError(_stuck(result.stuck[0], main, programs))
+    if any(job.queues for job in jobs):
+        jobs.sort(key=lambda job: _turn(job, number, result))
+        lanes = [*main, *_link_lanes(jobs, number, queued=True)]
+        result = run(lanes, len(number))
     return Timeline(
         trace.world_size,
         [
@@ -105,41 +113,64 @@ def _main_lanes(
 # ------------------------------------------------------------------------------------------------
 
 
-def _link_lanes(
-    transfers: Sequence[Transfer],
-    cluster: Cluster,
-    algorithms: Mapping[str, str],
-    number: _Numbers,
-) -> list[Lane]:
-    """One lane for each pair of ranks and direction, each group, each adapter, each shared wire.
+class _Job(NamedTuple):
+    """A transfer as work for the links: how long it takes, and what it must have for itself."""
 
-    Transfers keep the order in which the recording could begin them, so no lane can block one that
-    something before it waits for. One that crosses the network has its adapters for itself: it
-    waits until all of them have come to it, and holds them until it is over.
+    index: int  # of the transfer
+    transfer: Transfer
+    seconds: float
+    queues: tuple[Hashable, ...]  # adapters, or the wire that all share
+
+
+def _jobs(
+    transfers: Sequence[Transfer], cluster: Cluster, algorithms: Mapping[str, str]
+) -> list[_Job]:
+    jobs = []
+    for index, transfer in enumerate(transfers):
+        op, ranks, nbytes = transfer.op, transfer.ranks, transfer.nbytes
+        link = cluster.slowest_link(ranks)
+        if op == "send":
+            seconds = link.seconds(nbytes)
+        else:
+            seconds = collective_seconds(cluster, op, ranks, nbytes, algorithms.get(op))
+        queues = (link.name,) if link.shared else _adapters(transfer, cluster)
+        jobs.append(_Job(index, transfer, seconds, queues))
+    return jobs
+
+
+def _link_lanes(jobs: Sequence[_Job], number: _Numbers, queued: bool = False) -> list[Lane]:
+    """One lane for each pair of ranks and direction, each group, and if `queued` each queue.
+
+    All lanes take the jobs in the order given. It must be one in which they can begin, so that no
+    lane blocks a job that something before it waits for. A job that queues waits until its turn
+    has come everywhere, and holds all its queues until it is over.
     """
     lanes: dict[Hashable, Lane] = defaultdict(Lane)
-    for index, transfer in enumerate(transfers):
-        link = cluster.slowest_link(transfer.ranks)
-        lane = lanes[link.name if link.shared else (transfer.group, transfer.ranks)]
+    for index, transfer, seconds, queues in jobs:
+        lane = lanes[transfer.group, transfer.ranks]
         for event in transfer.events[:1] if transfer.buffered else transfer.events:
             lane.add(number["arrive", index, event.rank], 0, number["issue", event.rank, event.n])
-        adapters = [] if link.shared else _adapters(transfer, cluster)
-        for adapter in adapters:
-            lanes[adapter].add(number["come", index, adapter], 0)
-            lane.add(number["have", index, adapter], 0, number["come", index, adapter])
-            lanes[adapter].add(number["hold", index, adapter], 0, number["move", index])
-        if transfer.op == "send":
-            seconds = link.seconds(transfer.nbytes)
-        else:
-            algorithm = algorithms.get(transfer.op)
-            seconds = collective_seconds(
-                cluster, transfer.op, transfer.ranks, transfer.nbytes, algorithm
-            )
+        for queue in queues if queued else ():
+            lanes[queue].add(number["come", index, queue], 0)
+            lane.add(number["have", index, queue], 0, number["come", index, queue])
+            lanes[queue].add(number["hold", index, queue], 0, number["move", index])
         lane.add(number["move", index], seconds)
     return list(lanes.values())
 
 
-def _adapters(transfer: Transfer, cluster: Cluster) -> list[Hashable]:
+def _turn(job: _Job, number: _Numbers, unqueued: Run) -> tuple[Any, ...]:
+    """When a job has come to its queues; of several at once the lowest rank's is first.
+
+    Jobs that take no time may wait for each other at one instant: they keep the recorded order.
+    """
+    events = job.transfer.events[:1] if job.transfer.buffered else job.transfer.events
+    ready = max(unqueued.ends[number["issue", event.rank, event.n]] for event in events)
+    over = unqueued.ends[number["move", job.index]]
+    who = (job.transfer.ranks, str(job.transfer.group)) if job.seconds else ()
+    return ready, over, who, job.index
+
+
+def _adapters(transfer: Transfer, cluster: Cluster) -> tuple[Hashable, ...]:
     """Those that a message leaves and comes in by, or the hops of a collective's ring."""
     ranks = transfer.ranks
     hops = [ranks] if transfer.op == "send" else zip(ranks, ranks[1:] + ranks[:1], strict=True)
@@ -148,7 +179,7 @@ def _adapters(transfer: Transfer, cluster: Cluster) -> list[Hashable]:
         if cluster.node(sender) != cluster.node(receiver):
             used["out", *cluster.adapter(sender)] = None
             used["in", *cluster.adapter(receiver)] = None
-    return list(used)
+    return tuple(used)
 
 
 # ------------------------------------------------------------------------------------------------

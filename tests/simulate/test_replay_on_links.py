@@ -123,6 +123,19 @@ def test_most_of_them_are_much_nearer():
     assert sum(error > 0.05 for error in off) <= len(off) // 10
 
 
+def test_how_fast_messages_were_where_they_were_recorded_changes_nothing():
+    slow = HERE.with_links(inside=Link("in", 0.3, 3.0), between=Link("out", 0.1, 9.0))
+    for seed in SEEDS:
+        times = []
+        for machine in (HERE, slow):
+            programs = draw(seed)
+            Links(machine, programs).run()
+            trace, computed = recording(programs)
+            there = elsewhere(seed, len(programs))
+            times.append(replay(trace, there, compute=computed).makespan)
+        assert times[0] == pytest.approx(times[1])
+
+
 def test_two_ranks_of_a_node_queue_for_one_adapter_and_each_has_its_own_where_there_are_two():
     programs = [Program() for _ in range(4)]
     for sender, receiver in ((0, 2), (1, 3)):
