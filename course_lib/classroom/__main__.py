@@ -170,8 +170,9 @@ def _grade(options) -> int:
     from course_lib.checks.sandbox.isolation import Limits
 
     from .grading import grade
-    from .grading.batch import Deadline, Settings
+    from .grading.points import Deadline
     from .grading.reports import write_reports
+    from .grading.settings import Settings
 
     warnings.simplefilter("ignore")  # what Python has to say about the style of answers
     progress = _Progress()
@@ -220,8 +221,9 @@ def _add_preview(commands) -> None:
 
 def _preview(options) -> int:
     from .grading import grade
-    from .grading.batch import PASSED, Settings
     from .grading.exports import gradescope
+    from .grading.points import PASSED
+    from .grading.settings import Settings
 
     warnings.simplefilter("ignore")
     exercise = options.exercise

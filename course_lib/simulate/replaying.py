@@ -116,7 +116,7 @@ def _main_lanes(
 class _Job(NamedTuple):
     """A transfer as work for the links: how long it takes, and what it must have for itself."""
 
-    index: int  # of the transfer
+    task: int  # number of the transfer
     transfer: Transfer
     seconds: float
     queues: tuple[Hashable, ...]  # adapters, or the wire that all share
@@ -165,9 +165,9 @@ def _turn(job: _Job, number: _Numbers, unqueued: Run) -> tuple[Any, ...]:
     """
     events = job.transfer.events[:1] if job.transfer.buffered else job.transfer.events
     ready = max(unqueued.ends[number["issue", event.rank, event.n]] for event in events)
-    over = unqueued.ends[number["move", job.index]]
+    over = unqueued.ends[number["move", job.task]]
     who = (job.transfer.ranks, str(job.transfer.group)) if job.seconds else ()
-    return ready, over, who, job.index
+    return ready, over, who, job.task
 
 
 def _adapters(transfer: Transfer, cluster: Cluster) -> tuple[Hashable, ...]:

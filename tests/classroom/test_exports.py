@@ -9,17 +9,11 @@ import pytest
 
 from course_lib.classroom.__main__ import _duration, _part, _Progress, main
 from course_lib.classroom.grading import grade
-from course_lib.classroom.grading.batch import (
-    FAILED,
-    PASSED,
-    Deadline,
-    Graded,
-    Report,
-    Result,
-    Settings,
-)
+from course_lib.classroom.grading.batch import Graded
 from course_lib.classroom.grading.exports import canvas, gradescope, moodle
+from course_lib.classroom.grading.points import FAILED, PASSED, Deadline, Report, Result
 from course_lib.classroom.grading.reports import write_reports
+from course_lib.classroom.grading.settings import Settings
 from course_lib.classroom.release import untouched
 from tests.classroom import tiny
 

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.classroom.grading.batch import Report, Settings, grade
+from course_lib.classroom.grading.batch import grade
+from course_lib.classroom.grading.points import Report
+from course_lib.classroom.grading.settings import Settings
 from course_lib.classroom.release import untouched
 from tests.classroom import tiny
 

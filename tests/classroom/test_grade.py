@@ -12,7 +12,8 @@ import pytest
 
 from course_lib.classroom.__main__ import main
 from course_lib.classroom.grading import batch, grade
-from course_lib.classroom.grading.batch import FAILED, MISSING, PASSED, UNTOUCHED, Settings
+from course_lib.classroom.grading.points import FAILED, MISSING, PASSED, UNTOUCHED
+from course_lib.classroom.grading.settings import Settings
 from course_lib.classroom.release import untouched
 from tests.classroom import tiny
 

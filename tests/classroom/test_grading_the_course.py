@@ -8,7 +8,8 @@ import pytest
 from course_lib.checks.registry import all_exercises
 from course_lib.classroom.grading import grade
 from course_lib.classroom.grading.assignment import assemble, read_assignment
-from course_lib.classroom.grading.batch import PASSED, UNTOUCHED, Settings
+from course_lib.classroom.grading.points import PASSED, UNTOUCHED
+from course_lib.classroom.grading.settings import Settings
 from course_lib.classroom.release import untouched
 
 ROOT = Path(__file__).resolve().parents[2]

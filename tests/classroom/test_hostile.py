@@ -17,8 +17,10 @@ from course_lib.checks.sandbox import grading
 from course_lib.checks.sandbox.isolation import Limits, hidden_from_others
 from course_lib.checks.verdict import Verdict
 from course_lib.classroom.grading import batch as batch_module
-from course_lib.classroom.grading.batch import FAILED, Settings, grade
+from course_lib.classroom.grading.batch import grade
+from course_lib.classroom.grading.points import FAILED
 from course_lib.classroom.grading.reports import write_reports
+from course_lib.classroom.grading.settings import Settings
 from course_lib.classroom.release import untouched
 from tests.classroom import tiny
 

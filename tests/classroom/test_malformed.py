@@ -11,8 +11,9 @@ import zipfile
 
 import pytest
 
-from course_lib.classroom.grading.batch import Settings, grade
+from course_lib.classroom.grading.batch import grade
 from course_lib.classroom.grading.reports import write_reports
+from course_lib.classroom.grading.settings import Settings
 from course_lib.classroom.grading.submissions import LARGEST
 from course_lib.classroom.release import untouched
 from tests.classroom import tiny

@@ -14,7 +14,7 @@ from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.pipeline.partition import layer_costs
 from course_lib.techniques.schedules import one_f_one_b, zb_h1
 from course_lib.techniques.three_d import ThreeD, check
-from course_lib.techniques.three_d.training import layers_of, split_stages
+from course_lib.techniques.three_d.stages import layers_of, split_stages
 
 STEPS, BATCH, MICROBATCHES = 3, 16, 2
 EXACT = 1e-9

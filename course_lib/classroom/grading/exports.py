@@ -11,7 +11,8 @@ import json
 import re
 from pathlib import Path
 
-from .batch import PASSED, Graded, Report, Result
+from .batch import Graded
+from .points import PASSED, Report, Result
 
 # What the platforms make of names in the archive of all submissions:
 # "Ann Lee_4711_assignsubmission_file_" and "leeann_4711_87_file" or "leeann_LATE_4711_87_file".

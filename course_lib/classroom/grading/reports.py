@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
-from .batch import PASSED, Graded, Report, Result
+from .batch import Graded
 from .exports import gradescope, write_exports
+from .points import PASSED, Report, Result
 from .similar import Similar
 
 _STYLE = """

@@ -38,9 +38,9 @@ def whole_state(training: ThreeD) -> dict[str, torch.Tensor]:
             for shares, axis in cuts:
                 if name in shares:
                     flat = gather_parts(flat, shares[name], axis)
-        whole["/".join(filter(None, (kind, training.whole_name(name), entry)))] = flat
+        whole["/".join(filter(None, (kind, training.stages.whole_name(name), entry)))] = flat
     for name, buffer in _buffers(training).items():
-        whole[f"model/{training.whole_name(name)}"] = buffer.clone()
+        whole[f"model/{training.stages.whole_name(name)}"] = buffer.clone()
     return whole
 
 
@@ -51,7 +51,7 @@ def load_whole_state(training: ThreeD, whole: State) -> None:
 
     def part(key: str, piece: Piece) -> torch.Tensor:
         kind, name, entry = split(key)
-        tensor = whole["/".join(filter(None, (kind, training.whole_name(name), entry)))]
+        tensor = whole["/".join(filter(None, (kind, training.stages.whole_name(name), entry)))]
         for shares, _ in cuts:
             if kind != "scalar" and name in shares:
                 tensor = shares[name].of(tensor)
@@ -62,14 +62,14 @@ def load_whole_state(training: ThreeD, whole: State) -> None:
         piece.tensor.copy_(part(key, piece))
     _set_state(training, {key: piece for key, piece in own.items() if split(key)[0] != "model"})
     for name, buffer in _buffers(training).items():
-        buffer.copy_(whole[f"model/{training.whole_name(name)}"])
+        buffer.copy_(whole[f"model/{training.stages.whole_name(name)}"])
     for zero in training.zeros:
         zero.refresh()
 
 
 def names_needed(training: ThreeD) -> set[str]:
     """The names, as in one process, of the parameters and buffers of this rank's stages."""
-    return {training.whole_name(name) for name in [*training.shapes, *_buffers(training)]}
+    return {training.stages.whole_name(name) for name in [*training.shapes, *_buffers(training)]}
 
 
 def _cuts(training: ThreeD) -> list[tuple[Mapping[str, Share], TensorAxis]]:
@@ -136,7 +136,7 @@ def _whole_entries(training: ThreeD) -> Iterator[tuple[str, Piece]]:
 
 
 def _room_for_state(training: ThreeD, whole: State) -> dict[str, Piece]:
-    back = {training.whole_name(name): name for name in training.shapes}
+    back = {training.stages.whole_name(name): name for name in training.shapes}
     dtypes = {}
     for key, tensor in whole.items():
         kind, name, entry = split(key)

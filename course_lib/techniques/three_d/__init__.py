@@ -3,6 +3,7 @@
 To read in this order:
 
     training         ThreeD: one rank's part of a GPT in training
+    stages           which layers each pipeline stage has
     long_sequences   what it takes for a context axis
     compatibility    what does not go together, and why
 

@@ -24,7 +24,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
 
 from course_lib.techniques.context_parallel import ContextAxis
 from course_lib.techniques.expert_parallel import (
@@ -35,17 +34,13 @@ from course_lib.techniques.expert_parallel import (
     equal_start,
     mixtures_of,
 )
-from course_lib.techniques.expert_parallel.gpt import active_part, is_mixture
+from course_lib.techniques.expert_parallel.gpt import is_mixture
 from course_lib.techniques.make_optimizer import MakeOptimizer
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.pipeline import Pipeline, stages_of
-from course_lib.techniques.pipeline.partition import cut, layer_costs, split_by_cost
+from course_lib.techniques.pipeline.partition import cut
 from course_lib.techniques.pipeline.stage import Loss
-from course_lib.techniques.schedules import (
-    Schedule,
-    num_microbatches,
-    num_stages,
-)
+from course_lib.techniques.schedules import Schedule, num_microbatches
 from course_lib.techniques.tensor_parallel import (
     TensorParallelGPT,
     WholeGPT,
@@ -56,16 +51,9 @@ from course_lib.techniques.zero.zero3 import Zero3
 
 from .compatibility import check
 from .long_sequences import cut_sequences
+from .stages import Stages, ends_of, layers_of, paths_of, split_stages
 
 _ZERO = {1: Zero1, 2: Zero2, 3: Zero3}
-
-
-class Stages(nn.ModuleDict):
-    """The stages of one rank. A single one can be called: ZeRO-3 gathers around that call."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        (stage,) = self.values()
-        return stage(x)
 
 
 class ThreeD:
@@ -114,10 +102,9 @@ class ThreeD:
         if mesh.context > 1:
             self.context, loss = cut_sequences(parallel, self.groups["context"])
         layers = layers_of(parallel)
-        self.paths = ["embedding", *(f"blocks.{i}" for i in range(len(model.blocks))), "head"]
         parts = cut(layers, split_stages(model, schedule))
         own = stages_of(schedule, self.coordinates["pipeline"])
-        self.stages = Stages({str(stage): parts[stage] for stage in own})
+        self.stages = Stages({stage: parts[stage] for stage in own}, paths_of(model))
         self.shapes = {name: p.shape for name, p in self.stages.named_parameters()}
         self.device = device
         self.pipeline = Pipeline(
@@ -126,7 +113,7 @@ class ThreeD:
             loss,
             group=self.groups["pipeline"],
             data_group=None if zero or self.experts else self.replicas,
-            tied=[self._ends()] if tied and len(parts) > 1 else [],
+            tied=[ends_of(model, schedule)] if tied and len(parts) > 1 else [],
             recompute=recompute,
         )
         for mixture in mixtures_of(self.stages):
@@ -206,30 +193,3 @@ class ThreeD:
         dist.all_reduce(total, group=self.groups["pipeline"])
         dist.all_reduce(total, group=self.groups["data"])
         return total[0] / self.mesh.data
-
-    def whole_name(self, name: str) -> str:
-        """The name in one process of a parameter of `stages`: "1.3.up.bias" is "blocks.2.up.bias".
-
-        It begins with the stage and the number of the layer.
-        """
-        _, layer, rest = name.split(".", 2)
-        return f"{self.paths[int(layer)]}.{rest}"
-
-    def _ends(self) -> list[tuple[int, str]]:
-        last = len(self.paths) - 1
-        return [
-            (0, "0.tokens.weight"),
-            (num_stages(self.schedule) - 1, f"{last}.projection.weight"),
-        ]
-
-
-def layers_of(model: WholeGPT) -> nn.Sequential:
-    """The GPT as layers in a row, numbered from 0."""
-    return nn.Sequential(model.embedding, *model.blocks, model.head)
-
-
-def split_stages(model: WholeGPT, schedule: Schedule) -> list[range]:
-    """Layers of each stage, of about equal cost: of experts, only those of one token count."""
-    tokens = torch.zeros(1, model.embedding.positions.num_embeddings, dtype=torch.long)
-    active = nn.Sequential(*map(active_part, layers_of(model)))
-    return split_by_cost(layer_costs(active, tokens), num_stages(schedule))
