@@ -19,6 +19,10 @@ def run_check(
     return examine(exercise, rng, lambda jobs: (collect_job(answer, job, timeout) for job in jobs))
 
 
-def run_briefly(exercise: Exercise, answer: Callable, rng: random.Random) -> Verdict:
+def run_briefly(
+    exercise: Exercise, answer: Callable, rng: random.Random, timeout: float | None = None
+) -> Verdict:
     """As `run_check`, but whatever fails first is told, which takes less time."""
-    return examine_briefly(exercise, rng, lambda jobs: (collect_job(answer, j) for j in jobs))
+    return examine_briefly(
+        exercise, rng, lambda jobs: (collect_job(answer, job, timeout) for job in jobs)
+    )

@@ -12,6 +12,7 @@ from .exercise import Case, Exercise, Finding
 
 _WIDTH = 96
 _PRINTED_LINES = 6
+_TIME_IS_UP = ("had not finished after", "did not finish in time")
 
 
 class NotPassed(Exception):
@@ -64,6 +65,12 @@ class Verdict:
     def attempted(self) -> bool:
         trouble = self.failure.outcome.trouble if self.failure else None
         return trouble is None or trouble.kind != "unattempted"
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether its ranks were stopped when the time was up: they may only have been slow."""
+        trouble = self.failure.outcome.trouble if self.failure else None
+        return trouble is not None and any(words in trouble.report for words in _TIME_IS_UP)
 
     def __str__(self) -> str:
         if self.failure is None:

@@ -24,8 +24,6 @@ from .similar import Similar, similar_answers
 from .submissions import collect
 from .verdict_store import VerdictStore
 
-_TIME_IS_UP = ("had not finished after", "did not finish in time")
-
 
 @dataclass(frozen=True)
 class Graded:
@@ -222,7 +220,7 @@ class _Batch:
     def _take(self, exercise: Exercise, needed: Needed) -> dict:
         """A new verdict. Who ran out of time has a second go: the machine may have been busy."""
         verdict = self._run(exercise, needed)
-        if _out_of_time(verdict):
+        if verdict.out_of_time:
             verdict = self._run(exercise, needed)
         message = str(verdict).split("\nA hint: ")[0]
         return {
@@ -246,14 +244,9 @@ def _status(verdict: Verdict) -> str:
 
 def _flag(verdict: Verdict) -> str:
     """Why a person should look at an answer that did not pass."""
-    if _out_of_time(verdict):
+    if verdict.out_of_time:
         return "it ran out of time, twice: if this machine is busy, grade again with fewer --jobs"
     trouble = verdict.failure.outcome.trouble if verdict.failure else None
     if trouble and trouble.kind == "signature":
         return "there is an answer, and it could not be run: have a look at it"
     return ""
-
-
-def _out_of_time(verdict: Verdict) -> bool:
-    trouble = verdict.failure.outcome.trouble if verdict.failure else None
-    return trouble is not None and any(words in trouble.report for words in _TIME_IS_UP)
