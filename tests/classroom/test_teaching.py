@@ -63,7 +63,7 @@ def test_the_worked_example_followed_to_the_letter(guide, root, tmp_path):
     for linted in ("check", "format --check"):
         run(f"ruff {linted} {written[0]} {written[1]} {written[2]}")
     suites = "tests/checks/test_registry.py tests/checks/test_answers.py"
-    suites += " tests/classroom/test_the_course.py"
+    suites += " tests/notebooks/test_stored_notebooks.py"
     run(f"pytest -q -p no:cacheprovider {suites} -k", "neighbour_sum or test_every or nothing_but")
     student = tmp_path / "submissions" / "ann"
     student.mkdir(parents=True)

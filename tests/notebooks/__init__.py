@@ -1,0 +1,1 @@
+"""The lessons as they are stored and shipped. Their outputs are compared by nbval: `make test`."""
