@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from nbformat import NotebookNode
 
-from .kernels import use_ipc
+from .kernels import leave_cores, use_ipc
 from .leaks import answer_pieces, leaks
 from .lesson import Lesson, LessonError, read_lesson
 from .notebooks import solution_notebook, student_notebook
@@ -223,6 +223,7 @@ def _execute(notebook: NotebookNode, path: Path) -> None:
     """Run all cells in a fresh kernel, beside `path`; keep what may be stored of the outputs."""
     metadata = dict(notebook.metadata)
     use_ipc()
+    leave_cores()
     client = NotebookClient(
         notebook,
         timeout=CELL_TIMEOUT,

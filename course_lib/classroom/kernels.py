@@ -1,11 +1,16 @@
-"""Kernels that no other process can rob of their port.
+"""Kernels that no other process can rob of their port, and that leave the cores to the ranks.
 
 A notebook client chooses free TCP ports and tells its kernel, which binds them a second later.
 Ranks open many ports of their own meanwhile, and a kernel that finds one of its ports taken dies as
 it starts. Over IPC the addresses are files of the kernel's own, and nothing can come in between.
 
+And by default torch takes all cores, for models so small that its threads mostly wait for each
+other, which they do by turning in a circle. Beside ranks, or another notebook, an operation of
+microseconds so takes milliseconds of every core. With one thread a kernel also computes the same on
+every machine, however many cores it has.
+
 As a pytest plugin (`-p course_lib.classroom.kernels`) it does so for the kernels of a test run,
-those of nbval included, which offers no setting for it.
+those of nbval included, which offers no setting for it, and for the processes of the run.
 """
 
 import atexit
@@ -38,5 +43,11 @@ def _init_with_ipc(self: KernelManager, *args: Any, **kwargs: Any) -> None:
     _init(self, *args, **kwargs)
 
 
+def leave_cores() -> None:
+    """Let torch compute with one thread in the processes that this one starts, unless told."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
 def pytest_configure() -> None:
     use_ipc()
+    leave_cores()

@@ -46,6 +46,8 @@ class Launcher:
             TORCH_CPP_LOG_LEVEL="ERROR",  # read once, when torch is imported
             OPENBLAS_NUM_THREADS="1",  # no helper threads in a process that forks, whatever
             OMP_NUM_THREADS="1",  # is imported there; a rank takes its share of the cores itself
+            # Threads that wait for each other leave the core to other ranks, instead of spinning.
+            OMP_WAIT_POLICY=os.environ.get("OMP_WAIT_POLICY", "passive"),
             # Large pages: a fork copies the table of pages, and so takes half the time.
             GLIBC_TUNABLES=os.environ.get("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
             PYTHONUTF8="1",  # torch refuses names of files that Python could not decode

@@ -287,4 +287,5 @@ def _clean_environment() -> dict[str, str]:
         "TORCH_CPP_LOG_LEVEL": "ERROR",
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
+        "OMP_WAIT_POLICY": "passive",
     }
