@@ -18,9 +18,10 @@
 # - train in bfloat16 without losing small updates;
 # - move the optimizer to the host, and say what has to cross the bus;
 # - recompute activations instead of keeping them, and say what that costs;
-# - choose between these and the stages of ZeRO, by what each saves and what it costs.
+# - choose between these and the stages of ZeRO, for a given model and given machines, by what each
+#   saves and what it costs.
 #
-# **You need** the 16 bytes per parameter of [lesson 06](06_zero.ipynb). **It takes** 80 minutes;
+# **You need** the 16 bytes per parameter of [lesson 06](06_zero.ipynb). **It takes** 90 minutes;
 # the part on fp16 (20 of them) is optional. The machine needs half a minute. Each exercise says how
 # hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how long it takes.
 
@@ -37,7 +38,7 @@ from torch import nn
 from torch.utils.checkpoint import set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib import check, guessed, hint, run_ranks, yours_or
+from course_lib import check, guessed, hint, run_ranks, solved, yours_or
 from course_lib.models.sorting_task import batches
 from course_lib.models.tiny_gpt import tiny_gpt, token_loss
 from course_lib.observe.timing import in_turns
@@ -694,6 +695,123 @@ for per_step in (1_000, 4_000, 5_000, 16_000, 64_000):
 # %% [markdown]
 # A100s at 40 % of their peak over one 200 Gbit/s adapter each: from some 5,000 tokens per rank on,
 # ZeRO-3 is nearly free.
+#
+# ### Which one, for this model and these machines?
+#
+# Time to choose. Six jobs: what the states need without ZeRO, what one device's activations need if
+# all are kept, and how long a device computes in a step, against one pass of the model through its
+# network. (Activations are counted as in Korthikanti et al. 2022: 34 bytes per token and unit of
+# width in a layer, and the attention matrices besides. Cards have 24 GB, A100s 80 or 40.)
+
+# %%
+from course_lib.simulate import memory_jobs
+
+for name, job in memory_jobs.JOBS.items():
+    needed = 16 * job.layers * job.parameters, job.layers * job.activations["none"]
+    took = 3 * job.layers * job.forward, job.layers * job.one_pass
+    print(f"{name:29} {job.memory / 1e9:2.0f} GB; ", end="")
+    print("states {:3.0f}, activations {:3.0f}; ".format(*(n / 1e9 for n in needed)), end="")
+    print("computing {:.2f} s, one pass {:.2f} s".format(*took))
+
+# %% [markdown]
+# **Predict.** For which of the six (1 to 6) is it best to offload? For which to recompute
+# everything? And for which is it best to recompute nothing?
+
+# %%
+### BEGIN SOLUTION
+guess_offload = [1, 2, 6]
+guess_everything = [5]
+guess_nothing = [3]
+### END SOLUTION
+
+# %% [markdown]
+# ### Exercise 4: `choose_savings` (●● 15 minutes)
+#
+# `job` is a dict: `devices`, `layers`, the `parameters` of one layer, the `memory` of a device in
+# bytes, and `activations`, a dict: the bytes that one layer keeps of a device's own sequences, if
+# `"none"` of them are recomputed, if the attention matrices are (`"selective"`), or if all are
+# (`"full"`), so that only the layer's input is kept. `seconds(zero, offload, recompute)` asks the
+# simulator how long a step takes; for what is impossible it raises a `ValueError`.
+#
+# Return `(zero, offload, recompute)`, such as `(2, False, "selective")`: the fastest way that fits.
+# `zero` is the stage, 0 to 3. `offload` is for stages 2 and 3, where a device has its own share of
+# the gradients to send down. What must fit is a device at its worst moment:
+#
+# - the states of all layers: 2 + 2 + 12 bytes per parameter, of which stage 1 divides the 12 by the
+#   number of devices, stage 2 the gradients too, stage 3 all three. With `offload` only the
+#   parameters are on the device;
+# - at stages 2 and 3 the gradients of two layers, whole: of the one in backward and the one on its
+#   way. At stage 3 also the parameters of two layers. Each is 2 bytes per parameter;
+# - the activations: all layers but one keep what `recompute` leaves. The one whose backward runs
+#   has all of them back, as with `"none"`.
+
+
+# %% exercise="choose_savings"
+def choose_savings(job, seconds):
+    """The fastest (zero, offload, recompute) that fits into memory."""
+    ### BEGIN SOLUTION
+    n, layer, kept = job["devices"], job["parameters"], job["activations"]
+    found = []
+    for zero in (0, 1, 2, 3):
+        for offload in (False, True) if zero >= 2 else (False,):
+            each = 2 / (n if zero == 3 else 1)
+            if not offload:
+                each += 2 / (n if zero >= 2 else 1) + 12 / (n if zero >= 1 else 1)
+            whole = {0: 0, 1: 0, 2: 4, 3: 8}[zero]
+            states = layer * (job["layers"] * each + whole)
+            for recompute in kept:
+                activations = (job["layers"] - 1) * kept[recompute] + kept["none"]
+                if states + activations <= job["memory"]:
+                    found.append((zero, offload, recompute))
+    return min(found, key=lambda way: seconds(*way))
+    ### END SOLUTION
+
+
+# %% check="choose_savings"
+check(choose_savings)
+
+# %%
+ASKED = ("devices", "layers", "memory", "parameters", "activations")
+
+
+def decisions(choose):
+    """What it chooses for each job, and what a step then takes."""
+    for number, (name, job) in enumerate(memory_jobs.JOBS.items(), 1):
+        asked = {key: getattr(job, key) for key in ASKED}
+
+        def seconds(*way, job=job):
+            return memory_jobs.seconds(job, memory_jobs.Way(*way))
+
+        zero, offload, recompute = choose(asked, seconds)
+        where = "offloaded" if offload else "on the device"
+        print(f"{number}  {name:29} ZeRO-{zero}, {where:13}, recompute {recompute:9}", end="")
+        print(f"{seconds(zero, offload, recompute):6.2f} s")
+
+
+if solved(choose_savings):
+    decisions(choose_savings)
+print("your guesses:", guessed(guess_offload, guess_everything, guess_nothing))
+
+# %% [markdown]
+# **Explain.** No two of them for the same reason.
+#
+# 1. One card has nobody to share with. Its states alone fill it, so they go to the host. Selective
+#    recomputation then makes room at the price of the attention products only.
+# 2. On this network a step is nothing but passes, so two passes beat the three of ZeRO-3, though
+#    that would fit without the host. ZeRO-2 fits only with offload, and the bus is fast beside such
+#    a network.
+# 3. With 64 devices ZeRO-2 leaves so little that all activations may stay. ZeRO-3 takes the same
+#    time: its gathers hide.
+# 4. On 8 devices the activations no longer fit whole. Recomputing the attention matrices is the
+#    cheapest way out.
+# 5. The same in half the memory: even ZeRO-3 leaves no room for that. Offload would make room, but
+#    one host updates the parameters for eight devices, which takes longer than to recompute
+#    everything.
+# 6. Four devices with a host each. The hosts share that work, so here offload with selective
+#    recomputation beats recomputing everything.
+#
+# So there is no order that is right everywhere. Count the bytes, then let a simulator, or a short
+# run, say what is the fastest of all that fits.
 #
 # ## 6. Reflection, with numbers
 #

@@ -5,7 +5,7 @@ In the order in which to read, each line by itself:
     machines       hardware, cluster
     collectives    costs, collectives; data_parallel and convnets for a step that overlaps
     models         transformer, mixture, models
-    memory         memory, offload; calculators for what DeepSpeed and Megatron print
+    memory         memory, offload; calculators for what DeepSpeed and Megatron print; memory_jobs
     schedules      engine, pipeline; blocking for sends that wait
     recordings     programs, transfers, replaying
     planning       planner, plan_search, plan_remedies, plans

@@ -1,0 +1,233 @@
+"""A decision: which savings for which machines.
+
+choose_savings(job, seconds) -> (zero, offload, recompute)
+    job: plain numbers, "devices", "layers", "parameters" of a layer, "memory" of a device in bytes,
+    and "activations", a dict of what a layer keeps in bytes by what is recomputed. `seconds(zero,
+    offload, recompute)` is what the simulator says of a step (`course_lib.simulate.memory_jobs`).
+    The answer fits into memory, and is at most 2 % slower than the fastest way that does.
+"""
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from course_lib.checks.answers import kind_of, plain, shown
+from course_lib.checks.contract import Contract
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.simulate import memory_jobs
+from course_lib.simulate.memory_jobs import RECOMPUTE, Job
+
+_CLOSE = 1.02
+_MOST = 3  # causes that are named
+_ASKED = ("devices", "layers", "memory", "parameters", "activations")
+# Memory in GB with which a single thing that is left out makes a difference: the gradients that are
+# whole; the activations of the layer at work; and besides both the parameters that are whole.
+_TIGHT = (
+    ("7B, eight cards, Ethernet", 22.9),
+    ("13B, eight A100s", 30),
+    ("13B, four A100s, a host each", 68.5),
+)
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    jobs = memory_jobs.JOBS
+    cases = [_case(name, job) for name, job in jobs.items()]
+    cases += [
+        _case(f"{name}, another memory", replace(jobs[name], memory=memory * 1e9))
+        for name, memory in _TIGHT
+    ]
+    name = rng.choice(list(jobs))
+    drawn = _case(f"{name}, more memory", replace(jobs[name], memory=rng.uniform(1.1, 1.9) * 80e9))
+    return [*cases, drawn]
+
+
+def _case(name: str, job: Job) -> Case:
+    label = f"{name}: {job.devices} x {job.memory / 1e9:.4g} GB"
+    plain_job = {key: getattr(job, key) for key in _ASKED}
+    times = {tuple(way): memory_jobs.seconds(job, way) for way in memory_jobs.ways(job)}
+    return Case(1, label, {"job": plain_job, "seconds": times})
+
+
+def _on_rank(answer: Callable, case: Case) -> Any:
+    job, times = case.data["job"], case.data["seconds"]
+
+    def seconds(zero: int, offload: bool, recompute: str) -> float:
+        way = zero, offload, recompute
+        if wrong := _impossible(*way):
+            raise ValueError(wrong)
+        return times[way]
+
+    return plain(answer({**job, "activations": dict(job["activations"])}, seconds))
+
+
+def _impossible(zero: Any, offload: Any, recompute: Any) -> str:
+    """Why there is no such way; empty if there is."""
+    if zero not in (0, 1, 2, 3):
+        return f"zero = {zero!r} must be 0 (all on every device), 1, 2 or 3"
+    if offload not in (True, False):
+        return f"offload = {offload!r} must be True or False"
+    if recompute not in RECOMPUTE:
+        return f"recompute = {recompute!r} must be one of {', '.join(map(repr, RECOMPUTE))}"
+    if offload and zero < 2:
+        return f"offload is for zero = 2 and 3, which share the gradients out; zero = {zero}"
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------
+# What fits, and what would with a mistake
+# ------------------------------------------------------------------------------------------------
+
+_MISTAKES = {
+    "memory": "the fastest way of all is not enough: it must also fit into memory",
+    "states": "the states are left out: 16 bytes per parameter, in parts",
+    "activations": "the activations are left out",
+    "divided": "only stage 3 divides all 16 bytes by the devices: see the table of section 5",
+    "device": "`activations` is for one device's own sequences: it is not divided",
+    "back": "the layer whose backward runs has all its activations, whatever the others keep",
+    "gradients": "at stages 2 and 3 two layers' gradients are whole, 4 bytes per parameter",
+    "gathered": "at stage 3 two layers' parameters are whole, 4 bytes per parameter",
+    "offloaded": "offload takes away gradients and optimizer, and the parameters stay: 2 bytes "
+    "per parameter, divided only at stage 3",
+}
+
+
+def _held(job: dict, way: tuple, wrong: str = "") -> tuple[float, float]:
+    """Bytes of states and of activations on a device at the worst moment."""
+    zero, offload, recompute = way
+    if wrong == "memory":
+        return 0, 0
+    states = 0 if wrong == "states" else _states(job, zero, offload, wrong)
+    kept = job["activations"]
+    back = kept[recompute if wrong == "back" else "none"]
+    activations = (job["layers"] - 1) * kept[recompute] + back
+    if wrong == "device":
+        activations /= job["devices"]
+    return states, 0 if wrong == "activations" else activations
+
+
+def _states(job: dict, zero: int, offload: bool, wrong: str) -> float:
+    """Bytes of parameters, gradients and optimizer, with the layers that are whole at the time."""
+    n, layer = job["devices"], job["parameters"]
+    shared = [zero >= stage or (wrong == "divided" and zero > 0) for stage in (3, 2, 1)]
+    if wrong == "offloaded" and offload:
+        shared[0] = True
+    parts = [nbytes / (n if by else 1) for nbytes, by in zip((2, 2, 12), shared, strict=True)]
+    held = job["layers"] * layer * (parts[0] if offload else sum(parts))
+    if zero >= 2 and wrong != "gradients":
+        held += 2 * 2 * layer
+    if zero == 3 and wrong != "gathered":
+        held += 2 * 2 * layer
+    return held
+
+
+def _fitting(case: Case, wrong: str = "") -> list[tuple]:
+    job = case.data["job"]
+    return [way for way in case.data["seconds"] if sum(_held(job, way, wrong)) <= job["memory"]]
+
+
+def _fastest(case: Case, ways: Iterable[tuple]) -> float:
+    return min((case.data["seconds"][way] for way in ways), default=0.0)
+
+
+# ------------------------------------------------------------------------------------------------
+
+
+def _judge(case: Case, observation: Observation) -> Finding | None:
+    job, times = case.data["job"], case.data["seconds"]
+    way = observation.values[0]
+    if not isinstance(way, tuple | list) or len(way) != 3:
+        return Finding(
+            "the answer is a stage of ZeRO, whether to offload, and what to recompute",
+            input=case.label,
+            expected='such as (2, False, "selective")',
+            got=shown(way) if way is not None else kind_of(way),
+        )
+    if wrong := _impossible(*way):
+        return Finding(wrong, input=case.label, got=shown(way))
+    way = tuple(way)
+    fitting = _fitting(case)
+    best = min(fitting, key=lambda each: times[each])
+    if way not in fitting:
+        states, activations = _held(job, way)
+        return Finding(
+            "; or ".join(_likely(case, way)[:_MOST]) or "it does not fit into a device's memory",
+            input=case.label,
+            expected=f"{job['memory'] / 1e9:.2f} GB at most",
+            got=f"{_shown(way)}: {states / 1e9:.2f} GB of states and {activations / 1e9:.2f} GB "
+            "of activations",
+        )
+    if times[way] <= _CLOSE * times[best]:
+        return None
+    causes = [*_likely(case, way), *_narrow(case, way, best)][:_MOST]
+    return Finding(
+        "; or ".join(causes) or "it fits, and others that fit are faster",
+        input=case.label,
+        expected=f"at most 2 % over {times[best]:.2f} s, as {_shown(best)} takes",
+        got=f"{_shown(way)}: {times[way]:.2f} s",
+    )
+
+
+def _likely(case: Case, way: tuple) -> list[str]:
+    """The mistakes with which this way would be the fastest that fits."""
+    ways = {wrong: _fitting(case, wrong) for wrong in _MISTAKES}
+    time = case.data["seconds"][way]
+    return [
+        words
+        for wrong, words in _MISTAKES.items()
+        if way in ways[wrong] and time == _fastest(case, ways[wrong])
+    ]
+
+
+def _narrow(case: Case, way: tuple, best: tuple) -> list[str]:
+    """Of which part of what fits this way is the fastest."""
+    parts = [
+        f"it is the best with zero = {way[0]}, and another stage is faster here",
+        f"it is the best with offload = {way[1]}, and faster ways have {best[1]}",
+        f"it is the best with recompute = {way[2]!r}, and faster ways have {best[2]!r}",
+    ]
+    found = []
+    for which, words in enumerate(parts):
+        same = [each for each in _fitting(case) if each[which] == way[which]]
+        if best[which] != way[which] and case.data["seconds"][way] == _fastest(case, same):
+            found.append(words)
+    return found
+
+
+def _shown(way: tuple) -> str:
+    zero, offload, recompute = way
+    return f"zero = {zero}, offload = {bool(offload)}, recompute = {recompute!r}"
+
+
+EXERCISE = Exercise(
+    module=__name__,
+    signature="(job, seconds)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=_judge,
+    hints=(
+        """
+        There are only 18 ways, so try them all. What does each hold on a device, at the worst
+        moment? Which fit, and which of those is the fastest?
+        """,
+        """
+        Three loops: zero, offload (True only where zero is 2 or 3) and recompute. For each, the
+        states of all layers; two layers that are whole, at the stages where something is; and the
+        activations, of which one layer always has all. Skip what does not fit, and keep the
+        smallest seconds(zero, offload, recompute).
+        """,
+        """
+        Per parameter a device holds 2 (divided by devices if zero is 3), and without offload 2
+        more (divided if zero >= 2) and 12 (divided if zero >= 1). Times layers * parameters. Plus 4
+        * parameters if zero >= 2, and once more if zero is 3. Plus (layers - 1) *
+        activations[recompute] + activations["none"]. Collect the ways that fit, and return
+        min(ways, key=lambda way: seconds(*way)).
+        """,
+    ),
+    passed="memory says what is possible, and the simulator which of it is the fastest",
+    contract=Contract(
+        takes="offload only with zero 2 and 3; what is returned fits, and is at most 2 % slower "
+        "than the fastest way that fits",
+        allowed=frozenset(),
+    ),
+)
