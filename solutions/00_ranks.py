@@ -15,7 +15,7 @@
 #
 # **After this lesson you can**
 #
-# - work out how many bytes a model needs to be trained, and how many devices that takes at least;
+# - work out how many bytes it takes to train a model, and the fewest devices that hold them;
 # - run plain `torch.distributed` code on real processes, from a cell;
 # - send tensors between them without a deadlock, and build broadcast, all-gather and scatter from
 #   such messages;
@@ -27,7 +27,7 @@
 # a minute. Each exercise says how hard it is (● a few lines, ●● two ideas together, ●●● the hard
 # one) and how long it takes.
 #
-# Cells marked **Predict** ask for a guess before you run what follows. Write it down, also if you
+# Cells marked **Predict** ask for a guess before you run what follows. Write it down even if you
 # are not sure. A guess that turns out wrong is what you will remember.
 
 # %%
@@ -61,7 +61,7 @@ print(f"GPT-3's weights: {weights / 1e9:.0f} GB = {weights / 80e9:.2f} A100s")
 
 # %% [markdown]
 # So not even the weights fit on one device, nor on a machine with eight of them. This is the memory
-# wall. But must you hold only the weights?
+# wall. And are the weights all that you have to hold?
 #
 # **Predict.** You train a small network in float32 with AdamW. How many bytes are in memory for
 # each parameter after a step? Count all that belongs to a parameter, not the activations.
@@ -166,6 +166,8 @@ memory_curves(watched, title="Two training steps")
 # | the layers | Huang et al. 2019 (*GPipe*) | 05 |
 # | weights, gradients and optimizer state | Rajbhandari et al. 2020 (*ZeRO*) | 06, 07 |
 # | all of it at once | Narayanan et al. 2021 (*Megatron-LM*) | 08 |
+# | a long sequence | Liu et al. 2023 (*Ring Attention*) | 09 |
+# | the experts of a layer, a few for each token | Lepikhin et al. 2020 (*GShard*) | 10 |
 #
 # All of them are made of one thing: processes that send tensors to each other. That is this lesson.
 #
@@ -451,7 +453,7 @@ run_ranks(three_into_two, 2)
 # %% [markdown]
 # ### A rank leaves early
 #
-# A number is to be handed down from rank 3 to rank 0. One rank has a `return` too early.
+# A number should be handed down from rank 3 to rank 0. One rank has a `return` too early.
 
 
 # %%
@@ -647,10 +649,11 @@ traffic_matrix({name: run.trace for name, run in runs.items() if "gather" in nam
 
 # %% [markdown]
 # **Explain.** Read a row as "this rank sends to ...". The values are the same, and so are the
-# totals: 12,000 bytes for the broadcast, 48,000 for the all-gather. No algorithm needs fewer, since
-# every rank must receive what it does not have. What differs is *who* carries it. A root that sends
-# to each rank in turn, as in the solution, carries all of it, while in a chain every rank takes one
-# tensor in and hands one on. [Lesson 02](02_ring_all_reduce.ipynb) is about this difference.
+# totals: 12,000 bytes for the broadcast, 48,000 for the all-gather. No algorithm gets by with
+# fewer, since every rank must receive what it does not have. What differs is *who* carries it. A
+# root that sends to each rank in turn, as in the solution, carries all of it, while in a chain
+# every rank takes one tensor in and hands one on. [Lesson 02](02_ring_all_reduce.ipynb) is about
+# this difference.
 #
 # One honest remark. Your messages were counted one by one as they went out. What `dist.broadcast`
 # does inside cannot be seen from Python, so the recorder has to share out its bytes by a standard
@@ -763,8 +766,14 @@ run_ranks(losses_for_the_log, 3)
 # ### Explore
 #
 # The all-gather, run again for every world size that you choose. (Without a running kernel you see
-# four ranks.) How do row sums grow with the number of ranks $n$? And the whole matrix? (Row sums
-# grow as $n-1$, all of it as $n(n-1)$. That is what lesson 02 will bring down.)
+# four ranks.) How do row sums grow with the number of ranks $n$? And the whole matrix?
+#
+# <details><summary>Answer</summary>
+#
+# Row sums grow as $n-1$, the sum of all entries as $n(n-1)$. Lesson 02 is about sums over all
+# ranks, for which far fewer bytes are enough.
+#
+# </details>
 
 # %%
 from course_lib.views.explore import explore
@@ -887,7 +896,7 @@ for n in (8, 64, 1024):
 #
 # ### "A small message leaves at once. Only a large one waits for its receiver."
 #
-# One explanation of programs that work in a test and hang in earnest. You have tested it: in
+# This is often said of programs that work in a test and hang in a real run. You have tested it: in
 # section 4 both ranks sent 12 bytes first, and both waited.
 #
 # So with gloo, which PyTorch uses between CPUs, the claim is false. Many MPI libraries do copy
@@ -934,10 +943,11 @@ print("your guess:", guessed(guess_received))
 
 # %% [markdown]
 # False, and dangerous: no error, three times the last number. `isend` only *begins*. It reads the
-# tensor at some moment before `wait()` returns. Until then the tensor is not yours. The warning
-# comes from the recorder; on a cluster nobody tells you. Large codes have had this bug: the
-# finite-element library deal.II reused a buffer under its sends, and nobody noticed, since the MPI
-# libraries in use happened to copy it (dealii pull request 13206, 2022).
+# tensor at some moment before `wait()` returns. Until then the tensor is not yours. What arrives
+# depends on who is faster: that is a **race**. The warning comes from the recorder; on a cluster
+# nobody tells you. Large codes have had this bug: the finite-element library deal.II reused a
+# buffer under its sends, and nobody noticed, since the MPI libraries in use happened to copy it
+# (dealii pull request 13206, 2022).
 #
 # And the claim that this lesson began with, that a model must fit in memory by its *weights*? You
 # measured it: they are 4 bytes of 16.
@@ -963,7 +973,7 @@ print("your guess:", guessed(guess_received))
 #    take? How long a tree?
 #
 # <details><summary>Answer</summary>
-# 400 MB / 3.125 GB/s = 0.128 s a message. One by one 255 · 0.128 = 33 s; a tree has log2(256) = 8
+# 400 MB / 3.125 GB/s = 0.128 s per message. One by one 255 · 0.128 = 33 s; a tree has log2(256) = 8
 # rounds: 1.0 s.
 # </details>
 #

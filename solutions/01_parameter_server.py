@@ -292,10 +292,11 @@ if solved(bytes_sent):
         print(f"servers: {servers:2}   {max(server, worker):4.1f}    the ring: {ring:.3f}")
 
 # %% [markdown]
-# It takes as many servers as workers until the servers are no longer the bottleneck, and then a
-# worker's own link sends one model and receives one. A ring sends nearly two and receives nearly
-# two, but needs no other machines. Per machine the two come to the same: a parameter server with a
-# server *on* each of $n$ machines is a reduce-scatter (push) and an all-gather (pull).
+# The servers stop being the bottleneck once there are as many of them as workers. From there on the
+# busiest link is a worker's own, which sends one model and receives one. A ring sends nearly two
+# and receives nearly two, but needs no other machines. Per machine the two come to the same: a
+# parameter server with a server *on* each of $n$ machines is a reduce-scatter (push) and an
+# all-gather (pull).
 
 # %% [markdown]
 # ## 4. Many servers: who has what?
@@ -784,8 +785,8 @@ for name, runs, ranks in (
 # %% [markdown]
 # ## 10. Explore
 #
-# Worker 0 takes `slowest` times as long as the others. With `randomness` every task takes up to so
-# many times longer.
+# Worker 0 takes `slowest` times as long as the others. With `randomness` every task takes up to
+# that many times longer.
 
 # %%
 from course_lib.views.staleness import staleness_explorer
@@ -801,9 +802,9 @@ staleness_explorer()
 #
 # A bound of 1 brings it to 2.4 %: no worker is unlucky for long. With a worker that is *always*
 # eight times slower, the others are at the bound after a few tasks, and from then on go at its
-# pace. The hump at small staleness are the pushes of the fast workers, who rarely meet a push of
-# the slow one; the hump far out are those of the slow worker, during whose task the fast ones push
-# again and again.
+# pace. The hump at small staleness is made of the pushes of the fast workers, who rarely meet a
+# push of the slow one; the hump far out of those of the slow worker, during whose task the fast
+# ones push again and again.
 #
 # </details>
 

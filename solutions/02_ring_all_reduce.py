@@ -280,9 +280,9 @@ print("your guesses:", guessed(guess_send_first, guess_wrong_neighbour, guess_ea
 run_ranks(once_round, 4, reuse_before_wait)
 
 # %% [markdown]
-# This is the worst of the three: no error, wrong numbers. `isend` only *begins*. It reads the
-# tensor at some time before `wait()` returns, and here it read it after `zero_()`. The warning
-# comes from the recorder that watches every run; on a cluster nobody would tell you.
+# This is the worst of the three, a **race**: no error, wrong numbers. `isend` only *begins*. It
+# reads the tensor at some time before `wait()` returns, and here it read it after `zero_()`. The
+# warning comes from the recorder that watches every run; on a cluster nobody would tell you.
 #
 # And if you forget `wait()` altogether? Take `sending =` and the line with `wait` out of
 # `pass_right` and run it a few times. gloo drops a message that nobody holds a handle for, unless
@@ -324,10 +324,11 @@ explore(ring_steps, ranks=[2, 3, 4, 5])
 # `tensor` may have any shape; think of it as flat. Its size is a multiple of $n$ here. Leave it as
 # it was, and return chunk $r$ of the sum as a new 1-D tensor.
 #
-# `group` is a part of the ranks (`None` means all), which you will need in later lessons. Hand it
-# to every call: `dist.get_world_size(group)`, `dist.get_rank(group)`, `dist.isend(x, group=group,
-# group_dst=...)`, `dist.recv(x, group=group, group_src=...)`. `group_dst` and `group_src` stand
-# where `dst` and `src` stood, and count the ranks inside the group.
+# `group` is a **process group**, a part of the ranks (`None` means all), which you will need in
+# later lessons. Hand it to every call: `dist.get_world_size(group)`, `dist.get_rank(group)`,
+# `dist.isend(x, group=group, group_dst=...)`, `dist.recv(x, group=group, group_src=...)`.
+# `group_dst` and `group_src` stand where `dst` and `src` stood, and count the ranks inside the
+# group.
 
 
 # %% exercise="ring_reduce_scatter"
@@ -947,7 +948,7 @@ print("your guess:", guessed(guess_apart))
 # %% [markdown]
 # The same curve, to five digits and more. It is not exactly the same, because sums are added in
 # another order; section 9 looks into that. The right-hand column is the control: without the
-# all-reduce each rank learns from its own four rows, and the curve is another.
+# all-reduce each rank learns only from its own four rows, and the curve is a different one.
 #
 # ### And with fused buffers
 #

@@ -69,16 +69,16 @@ print(f"one GPU:  {one_gpu / 86400:.1f} days")
 print(f"256 GPUs: {one_gpu / 256 / 60:.0f} minutes, if nothing is lost")
 
 # %% [markdown]
-# In 2017 Goyal et al. needed one hour on 256 P100s (*Accurate, Large Minibatch SGD*,
-# [arXiv 1706.02677](https://arxiv.org/abs/1706.02677)). The idea is the simplest in this course:
-# **a copy of the model on every GPU, and to each its part of the batch**. Whether that gives the
-# same model, and what is lost, depends on details. This notebook is about the details.
+# In 2017 Goyal et al. needed one hour on 256 P100s (*Accurate, Large Minibatch SGD*, [arXiv
+# 1706.02677](https://arxiv.org/abs/1706.02677)). The idea is the simplest in this course: **a copy
+# of the model on every GPU, and a part of the batch for each**. Whether that gives the same model,
+# and what is lost, depends on details. This notebook is about the details.
 #
-# **Who solved it, and when.** Synchronous data parallelism is old; Chen et al. 2016
-# ([arXiv 1604.00981](https://arxiv.org/abs/1604.00981)) showed that it beats asynchronous training
-# at scale. Goyal et al. found the learning rate that large batches need. Sergeev & Del Balso made
-# it a library, Horovod (2018). PyTorch's `DistributedDataParallel`, DDP, is described in Li et al.,
-# VLDB 2020 ([arXiv 2006.15704](https://arxiv.org/abs/2006.15704)). (219 images a second:
+# **Who solved it, and when.** Synchronous data parallelism is old; Chen et al. 2016 ([arXiv
+# 1604.00981](https://arxiv.org/abs/1604.00981)) showed that it beats asynchronous training at
+# scale. Goyal et al. found the learning rate that large batches need. Sergeev & Del Balso made it a
+# library, Horovod (2018). PyTorch's `DistributedDataParallel`, DDP, is described in Li et al., VLDB
+# 2020 ([arXiv 2006.15704](https://arxiv.org/abs/2006.15704)). (219 images per second:
 # tensorflow.org's benchmarks of May 2017, batches of 64, synthetic data.)
 
 # %% [markdown]
@@ -151,7 +151,7 @@ check(start_equal)
 # `hint(start_equal, 3)` almost the answer.
 #
 # (DDP does this when you wrap a model. It also broadcasts the buffers before every forward pass,
-# unless told otherwise, since batch normalisation changes them on each rank by other rows.)
+# unless told otherwise, since batch normalisation changes them on each rank from other rows.)
 
 # %% [markdown]
 # ## 3. Sums and means
@@ -599,12 +599,16 @@ cost_curves(
 )
 
 # %% [markdown]
+# **Explain.** With small buckets latencies add up; with large ones the last bucket leaves late. The
+# slower the network, the larger the best bucket. At 25 Gbit/s anything up to 10 MB will do: the
+# step takes hardly longer than its computation.
+#
 # ## 6. Several microbatches, one synchronisation
 #
 # When the batch does not fit into memory, it is cut into microbatches whose gradients add up in
-# `.grad`. The ranks need to talk only after the last. DDP has a switch for that: inside `with
-# ddp.no_sync():` gradients stay on the rank, and the next backward outside sends the sum. It is the
-# *forward* pass that reads the switch, so both passes belong inside.
+# `.grad`: **gradient accumulation**. The ranks need to talk only after the last. DDP has a switch
+# for that: inside `with ddp.no_sync():` gradients stay on the rank, and the next backward outside
+# sends the sum. It is the *forward* pass that reads the switch, so both passes belong inside.
 #
 # Then **clipping**. `clip_grad_norm_` scales the gradient so that its norm is at most `max_norm`.
 # The norm of an average is not the average of norms, so when to clip matters.
@@ -754,9 +758,9 @@ ours, theirs = run_ranks(time_both, 2, observe=False, timeout=45)[0]
 print(f"DataParallel {ours * 1e3:.1f} ms, DDP {theirs * 1e3:.1f} ms")
 
 # %% [markdown]
-# What makes such a difference, in either direction, is small: DDP's hooks are written in C++, ours
-# in Python, and by default DDP copies the averages back from its buckets into `.grad`, while ours
-# (and DDP's with `gradient_as_bucket_view=True`) leaves `.grad` a view of the bucket.
+# Where the two differ, in either direction, the reasons are small: DDP's hooks are written in C++,
+# ours in Python, and by default DDP copies the averages back from its buckets into `.grad`, while
+# ours (and DDP's with `gradient_as_bucket_view=True`) leaves `.grad` a view of the bucket.
 
 # %% [markdown]
 # ## 8. Explore
@@ -1222,6 +1226,9 @@ print("your guesses:", guessed(guess_from_the_list, guess_by_ready_time))
 overlap(shown)
 
 # %% [markdown]
+# **Explain.** In the reverse order of the list, the bucket that should leave first is complete
+# last. All others wait in line behind it, so nothing is hidden. By ready time all but the last are.
+#
 # ## 14. What to read
 #
 # - Li et al. 2020, *PyTorch Distributed: Experiences on Accelerating Data Parallel Training*

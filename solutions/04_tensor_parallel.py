@@ -26,12 +26,11 @@
 # - compute a cross-entropy whose logits no rank has all of;
 # - keep 1/t of the activations between the layers (sequence parallelism), and say what that costs.
 #
-# **You need** `all_reduce` from [lesson 00](00_ranks.ipynb) and [lesson
-# 02](02_ring_all_reduce.ipynb). **It takes** 80 minutes to the end of section 7, without exercise
-# 9, and 5 more for section 10. All else is optional: 15 minutes for that exercise, 25 for the
-# assignment; sections 8, 9 and 11 are there to run and read. The machine needs a minute. Each
-# exercise says how hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how long
-# it takes.
+# **You need** all-reduce from [lesson 02](02_ring_all_reduce.ipynb). **It takes** 80 minutes to the
+# end of section 7, without exercise 9, and 5 more for section 10. All else is optional: 15 minutes
+# for that exercise, 25 for the assignment; sections 8, 9 and 11 are there to run and read. The
+# machine needs a minute. Each exercise says how hard it is (● a few lines, ●● two ideas together,
+# ●●● the hard one) and how long it takes.
 
 # %%
 import warnings
@@ -68,7 +67,7 @@ print(f"with gradients and Adam, 16 bytes each: {16 * matrices / 1e9:.0f} GB")
 print(f"all {LAYERS} layers: {16 * matrices * LAYERS / 1e12:.1f} TB, on GPUs with 0.08 TB each")
 
 # %% [markdown]
-# Two layers fill a GPU that has 80 GB, before the first activation is computed. And a single
+# A GPU of 80 GB has room for two of these layers, and then for few activations. And a single
 # sequence still has to wait for 96 layers, one after the other. **Tensor parallelism** cuts every
 # matrix into $t$ parts, so $t$ GPUs hold *and compute* each layer together.
 #
@@ -1024,9 +1023,6 @@ def sequence_parallel_mlp(x, gain, up, down):
 
 # %% check="sequence_parallel_mlp"
 check(sequence_parallel_mlp)
-
-# %% [markdown]
-
 
 # %%
 print("your guess, of what changes if one gathers first:", guessed(guess_gathered_first))

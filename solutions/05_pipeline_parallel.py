@@ -87,11 +87,12 @@ print(f"in twelve layers between two cuts: {12 * inside_one_layer / 1e6:.0f} MB"
 # much of eight machines stands idle, and what can be done about it, is the subject of this lesson.
 #
 # **Who solved it, and when.** Huang et al. cut the batch into *microbatches* that follow each other
-# through the stages (GPipe, 2018, NeurIPS 2019,
-# [arXiv 1811.06965](https://arxiv.org/abs/1811.06965)). Narayanan et al. let backward passes begin
-# early (PipeDream, SOSP 2019; 1F1B with a flush, ICML 2021) and gave each rank several small stages
-# (*interleaving*, Megatron-LM, SC 2021). Qi et al. split the backward pass to fill what was left
-# (Zero Bubble, ICLR 2024). You will build all of it here.
+# through the stages (GPipe, 2018, NeurIPS 2019, [arXiv
+# 1811.06965](https://arxiv.org/abs/1811.06965)). Narayanan et al. let backward passes begin early
+# (PipeDream, SOSP 2019; 1F1B with a *flush*, that is, with an empty pipeline at each update, ICML
+# 2021) and gave each rank several small stages (*interleaving*, Megatron-LM, SC 2021). Qi et al.
+# split the backward pass to fill what was left (Zero Bubble, ICLR 2024). You will build all of it
+# here.
 
 # %% [markdown]
 # ## 2. Two stages by hand
@@ -118,10 +119,10 @@ print("the same gradient as in one piece:", torch.equal(first.weight.grad, expec
 # ### Exercise 1: `two_stage_step` (●● 10 minutes)
 #
 # Now on two ranks. Rank 0 has the first half of the layers as `module` and reads `inputs`. Rank 1
-# has the second half and reads `targets`. (Both get both; the other one is filled with nan.) What
-# crosses has the shape and dtype of `inputs`. `loss(output, targets)` is some mean over samples;
-# call the one that is passed in. Run the module once. Gradients go to `.grad`; the parameters stay,
-# since the step is the optimizer's.
+# has the second half and reads `targets`. (Each is passed both; what is not its own is filled with
+# nan.) What crosses has the shape and dtype of `inputs`. `loss(output, targets)` is some mean over
+# samples; call the one that is passed in. Run the module once. Gradients go to `.grad`; the
+# parameters stay, since the step is the optimizer's.
 
 
 # %% exercise="two_stage_step"
@@ -534,6 +535,10 @@ schedule_gantt(
 )
 
 # %% [markdown]
+# **Explain.** The measured boxes stand where the simulated ones do, or a little later, since
+# messages and waking up take some time that the simulator leaves out. Both schedules need about as
+# long. Which of them is ahead is chance.
+#
 # ### The memory, measured
 #
 # Autograd lets you watch what it saves: `saved_tensors_hooks` calls a function for every tensor
@@ -735,7 +740,8 @@ print("your guess:", guessed(guess_bubble))
 schedule_gantt({"1F1B": one_f_one_b, "interleaved, v = 2": interleaved})
 
 # %% [markdown]
-# (A box says stage and microbatch.) Is that free? Count the messages, on real ranks. This is the
+# Filling and draining go by half a stage at a time, so the bubble is about half of what it was. (A
+# box says stage and microbatch.) Is that free? Count the messages, on real ranks. This is the
 # course's own executor, which runs tables with several stages per rank; yours could be taught to.
 
 

@@ -208,7 +208,7 @@ print("your guess for fp32:", guessed(guess_fp32))
 #
 # ## 3. ZeRO-1: share the optimizer
 #
-# On N ranks there are N equal copies of the optimizer's state, updated in the same way with the
+# On N ranks there are N equal copies of the **optimizer state**, updated in the same way with the
 # same gradient. One is enough.
 #
 # An all-reduce is a reduce-scatter followed by an all-gather

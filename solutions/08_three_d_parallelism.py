@@ -141,9 +141,9 @@ print("your guess:", guessed(guess_stage_of_200))
 #
 # ### Exercise 2: `groups_along` (●● 10 minutes)
 #
-# A collective runs in a group: the ranks that differ on one axis and agree on all others. Data
-# parallel gradients of rank 0 meet those of rank 2, not of rank 1, which has other parts of the
-# matrices.
+# A collective runs in a **process group**: the ranks that differ on one axis and agree on all
+# others. Data parallel gradients of rank 0 meet those of rank 2, not of rank 1, which has other
+# parts of the matrices.
 
 
 # %% exercise="groups_along"
@@ -432,25 +432,25 @@ for sizes in (
 
 # %% [markdown]
 # And activations come on top ([lesson 07](07_less_memory.ipynb)). With 80 GB, GPT-3 fits on 8 x 16
-# x 8 without any ZeRO, or without any tensor and pipeline parallelism by ZeRO-3 only. Which is
+# x 8 without any ZeRO, or with ZeRO-3 and without any tensor or pipeline parallelism. Which is
 # faster?
 #
 # ## 6. A claim put to the test: "just use ZeRO-3"
 #
-# ZeRO-3 needs no change to the model. Its price is traffic: the parameters travel three times a
-# step, plain data parallelism sends two. Does that matter? Only if it takes longer than the
+# ZeRO-3 needs no change to the model. Its price is traffic: the parameters travel three times per
+# step, in plain data parallelism twice. Does that matter? Only if it takes longer than the
 # computation that it can hide behind.
 #
 # ### Exercise 7: `tokens_to_hide` (● 10 minutes)
 #
-# Let a device process $T$ tokens a step with $P$ parameters. It computes $6PT$ operations (2 for
+# Let a device process $T$ tokens per step with $P$ parameters. It computes $6PT$ operations (2 for
 # each parameter and token forward, 4 backward). It sends `volume` times the parameters, 2 bytes
 # each, by a ring. From which $T$ on is computing at least as long as sending?
 
 
 # %% exercise="tokens_to_hide"
 def tokens_to_hide(volume: int, devices: int, flops: float, bandwidth: float) -> float:
-    """Tokens a device and step, so that computing takes as long as sending."""
+    """Tokens per device and step, so that computing takes as long as sending."""
     ### BEGIN SOLUTION
     bytes_for_each_parameter = volume * (devices - 1) / devices * 2
     return bytes_for_each_parameter / bandwidth * flops / 6
@@ -504,8 +504,8 @@ print(plans.text(rows=5, refusals=3))
 # How far to trust it? It knows nothing of jitter and of failures. Its two free numbers, how fast
 # matrix products are and how often the rest passes over memory, were fitted to the ten models of
 # Megatron-LM's Table 1. Here they are beside 64 published runs that set no number, from 8 GPUs to
-# 16,384. Look at the six of ZeRO-3: from 768 to 1536 GPUs they get no faster at all. One ring of
-# 25 GB/s carries all parameters three or four times a step, however many devices share the work.
+# 16,384. Look at the six of ZeRO-3: from 768 to 1536 GPUs they get no faster at all. One ring of 25
+# GB/s carries all parameters three or four times per step, however many devices share the work.
 
 # %%
 print(error_table())
@@ -531,9 +531,8 @@ plan_explorer()
 #
 # (Optional.) Your own planner. You have counted all that it takes: states in exercise 6,
 # activations in lesson 07, bubbles in lesson 05, all-reduces in lesson 04, rings in lesson 02,
-# ZeRO's traffic in lesson
-# 06. Given a model, a cluster and a way to train, say how many bytes the fullest device holds and
-# how many seconds a step takes.
+# ZeRO's traffic in lesson 06. Given a model, a cluster and a way to train, say how many bytes the
+# fullest device holds and how many seconds a step takes.
 #
 # - `model`: "parameters", "layers", "hidden", "heads", "seq", "vocab".
 # - `cluster`: "devices", "per_node", "memory"; "flops", operations per second that matrix products
@@ -656,7 +655,7 @@ def train_on_two_nodes(kill_at):
                     if text.startswith(f"step {kill_at:4}") and not killed:
                         psutil.Process(agents[1].pid).children()[0].kill()
                         killed = True
-        finally:  # also if you interrupt the cell
+        finally:  # even if you interrupt the cell
             for agent in agents:
                 agent.terminate()
                 agent.wait()
@@ -695,7 +694,8 @@ print("the same loss as one process that nobody disturbed:", abs(reached - undis
 #
 # ## 9. Reflection, with numbers
 #
-# The three questions that this course began with. Answer each with numbers before you open it.
+# Three questions that the lessons so far have led up to, and a fourth. Answer each with numbers
+# before you open it.
 #
 # 1. When do you go from DDP to ZeRO-3?
 #
@@ -703,7 +703,7 @@ print("the same loss as one process that nobody disturbed:", abs(reached - undis
 # When 16 bytes per parameter and the activations do not fit: on 80 GB from about 4 billion
 # parameters on. ZeRO-1 and -2 come first, as they send no more than DDP: with many replicas they
 # hold 4 and 2 bytes per parameter. ZeRO-3 sends 1.5 times as much, which hides behind the
-# computation from about flops / bandwidth tokens a device on: 6200 for A100s over 25 GB/s, 520
+# computation from about flops / bandwidth tokens per device on: 6200 for A100s over 25 GB/s, 520
 # inside a node.
 # </details>
 #

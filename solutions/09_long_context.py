@@ -93,13 +93,13 @@ print("your guess:", guessed(guess_scores_gb))
 # The other lines stay, and they grow with the length itself. A layer keeps 34 bytes per token and
 # unit of width for its backward (in 16 bits, scores not counted). With [activation
 # checkpointing](07_less_memory.ipynb) only the inputs of the layers remain, 34 GB. But the layer
-# that is being recomputed needs its 18 GB, and the logits 67 GB. On one GPU with 80 GB this cannot
-# be, and a sequence of a million tokens takes eight times as much. *FlashAttention makes attention
-# linear in memory. It does not make one device larger.*
+# that is being recomputed needs its 18 GB, and the logits 67 GB. One GPU with 80 GB cannot hold
+# that, and a sequence of a million tokens takes eight times as much. *FlashAttention makes
+# attention linear in memory. It does not make one device larger.*
 #
 # The batch is one sequence, so data parallelism has nothing to cut. What is left to cut is the
 # sequence itself: **context parallelism**. Each of $n$ ranks gets $1/n$ of the tokens, and all of
-# the layer that treats each token by itself (norms, projections, MLP, loss) runs on those alone.
+# the layer that treats each token by itself (norms, projections, MLP, loss) runs on only those.
 # Only attention looks at other tokens. How it can do so without any rank ever having them all is
 # the subject of this lesson.
 #
@@ -189,7 +189,7 @@ def merge_partials(out_a, lse_a, out_b, lse_b):
 check(merge_partials)
 
 # %% [markdown]
-# One process, four blocks of keys, merged in an order drawn by lot:
+# One process, four blocks of keys, merged in some random order:
 
 
 # %%
@@ -268,8 +268,8 @@ check(pass_on)
 #
 # Now the whole. Each rank has `q`, `k` and `v` of its own tokens. `positions` is a list: where in
 # the sequence the tokens of each rank are. With eight tokens on two ranks it may be `[[0, 1, 2, 3],
-# [4, 5, 6, 7]]`, as tensors, but any other split must do as well (section 5 says why). Attention is
-# causal: a query sees the keys whose position is not larger than its own.
+# [4, 5, 6, 7]]`, as tensors, but any other split must work as well (section 5 says why). Attention
+# is causal: a query sees the keys whose position is not larger than its own.
 #
 # - Begin with your own block, where every query sees at least itself.
 # - Then hand on, receive, and merge what the new block adds. Whose block is it after $s$ steps?
@@ -362,7 +362,7 @@ def ring_against_one_process(tokens):
 for n in (1, 2, 4, 8):
     run = run_ranks(ring_against_one_process, n, 512, observe=False)
     equal, largest = all(same for same, _ in run), max(nbytes for _, nbytes in run)
-    print(f"{n} ranks: equal to one process {equal}, largest tensor {largest / 2**10:6.0f} KiB")
+    print(f"ranks: {n}, equal to one process {equal}, largest tensor {largest / 2**10:6.0f} KiB")
 print("your guess, 4 and 8 ranks:", guessed(guess_smaller))
 
 # %% [markdown]
@@ -548,12 +548,12 @@ print("your guess:", guessed(guess_idle))
 #
 # $$1 - \frac{n^2/2}{n\,(n - 1/2)} = \frac{n-1}{2n-1}$$
 #
-# With more ranks that goes to one half. (And an implementation that does not skip what is hidden
-# has no idle time: its ranks compute for nothing instead, as long.)
+# With more ranks that approaches one half. (And an implementation that does not skip what is hidden
+# has no idle time: its ranks spend it on computing what the mask then throws away.)
 #
-# **The cure** is to deal the tokens out otherwise. Cut the sequence into $2n$ chunks and give rank
-# $r$ two of them: number $r$ from the front and number $r$ from the end. One sees little, the other
-# much. This is the **zigzag** split; Llama 3 does it (section 3.3.2), and PyTorch calls it
+# **The cure** is to deal the tokens out differently. Cut the sequence into $2n$ chunks and give
+# rank $r$ two of them: number $r$ from the front and number $r$ from the end. One sees little, the
+# other much. This is the **zigzag** split; Llama 3 does it (section 3.3.2), and PyTorch calls it
 # head-tail.
 #
 # ### Exercise 7: `zigzag_positions` (● 10 minutes)
@@ -684,7 +684,7 @@ print("your guess:", guessed(guess_right_ranks))
 
 # %% exercise="ulysses_attention"
 def ulysses_attention(q, k, v):
-    """Output (B, H, T/n, D) for this rank's piece of the sequence; so are q, k and v."""
+    """q, k and v (B, H, T/n, D) of this rank's piece of the sequence -> its output, as large."""
     ### BEGIN SOLUTION
     n, heads = dist.get_world_size(), q.shape[1]
     if heads % n:
@@ -906,7 +906,7 @@ print(run_ranks(with_pytorch, 2, observe=False)[0][:160])
 
 # %%
 def pytorchs_ring(tokens):
-    """(whether it equals one process, its positions by rank); None where its names are others."""
+    """(whether it equals one process, its positions by rank); None if its names have changed."""
     try:
         from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
         from torch.distributed.tensor.experimental._context_parallel import _load_balancer as dealer
@@ -962,9 +962,9 @@ from course_lib.views.context_explorer import context_explorer
 context_explorer(own=one_zigzag)
 
 # %% [markdown]
-# **Explore.** Plain split: at which step has rank 1 nothing to do? Zigzag: look at step 1 alone.
-# Which pairs has rank 0 there? Then three documents: which split is idle least, and why is zigzag
-# not the answer any more?
+# **Explore.** Plain split: at which step has rank 1 nothing to do? Zigzag: look only at step 1.
+# Which pairs does rank 0 have there? Then three documents: which split is idle least, and why is
+# zigzag not the answer any more?
 #
 # <details><summary>Answers</summary>
 #
@@ -1083,9 +1083,12 @@ for name in ("NVLink 3", "InfiniBand HDR", "10 GbE"):
 print("your guesses:", guessed(guess_nvlink, guess_infiniband))
 
 # %% [markdown]
-# **Explain.** A block takes $4TKD/B$ seconds to travel ($K$ heads of keys, size $D$, two bytes,
-# keys and values, bandwidth $B$) and $2T^2HD/F$ seconds of attention at $F$ operations per second,
-# since half of the pairs are hidden. It is in time if
+# **Explain.** "Ahead" takes as long as attention by itself wherever a block arrives in time: over
+# NVLink on all three lengths, over InfiniBand only on the longest, over 10 GbE on none.
+#
+# A block takes $4TKD/B$ seconds to travel ($K$ heads of keys, size $D$, two bytes, keys and values,
+# bandwidth $B$) and $2T^2HD/F$ seconds of attention at $F$ operations per second, since half of the
+# pairs are hidden. It is in time if
 #
 # $$T \ge \frac{2\,F\,K}{H\,B}$$
 #
@@ -1207,8 +1210,8 @@ for name in ("plain", "zigzag", "striped"):
 #
 # ## 13. Assignment: `packed_ring_attention` (●● 20 minutes)
 #
-# Documents are shorter than 128 k tokens, most of them. So many are packed into one sequence, one
-# behind the other. A token should see its own document and no other: with a mask, or the model
+# Most documents are shorter than 128 k tokens. So many are packed into one sequence, one after the
+# other. A token should see its own document and no other, by a **document mask**, or the model
 # learns from chance neighbours. Llama 3 masks that way, and found that it matters when training
 # goes on with very long sequences (section 3.2).
 #

@@ -21,7 +21,7 @@
 #
 # If you go on with the optional part, you can also
 #
-# - average them, and find the factor that is wrong when they are averaged over others;
+# - average them, and find the factor by which they are wrong when averaged over the wrong ranks;
 # - explain why a router has to be balanced, what that costs, and what is dropped;
 # - count what an all-to-all sends, say why experts stay on few nodes, and hide it.
 #
@@ -62,7 +62,7 @@ status_view()
 # an *expert*, and a small *router* chooses a few of them for every token.
 #
 # **Predict.** Mixtral 8x7B has eight experts in each layer and gives every token two of them. How
-# many billion parameters has it, and how many of these does a token use?
+# many billion parameters does it have, and how many of these does a token use?
 
 # %%
 ### BEGIN SOLUTION
@@ -113,15 +113,15 @@ told(
 print("your guesses:", guessed(guess_total, guess_active))
 
 # %% [markdown]
-# "8x7B" is neither 56 nor 7: attention and embeddings are there once. Mixtral's authors count all
-# 12.9 billion as active; DeepSeek's 37 billion leave out the table in which a token looks up one
-# row.
+# "8x7B" is neither 56 nor 7: attention and embeddings are there only once. Mixtral's authors count
+# all 12.9 billion as active; DeepSeek's 37 billion leave out the table in which a token looks up
+# one row.
 #
-# A token pays for 37 billion weights. *Memory* has to be there for 671: with 16 bytes per parameter
-# these are 10.7 TB, more than the replicas of data parallelism could ever hold. But no token needs
-# all experts. So give each rank *some of the experts*, and send tokens to the rank where theirs
-# are: **expert parallelism**. It is the first of our techniques in which nobody knows beforehand
-# who sends how much to whom. That depends on the data.
+# A token pays for 37 billion weights, but all 671 billion need *memory*. At 16 bytes per parameter
+# that is 10.7 TB, more than any replica of data parallelism could ever hold. Yet no token needs all
+# experts. So give each rank *some of the experts*, and send tokens to the rank where theirs are:
+# **expert parallelism**. It is the first of our techniques in which nobody knows beforehand who
+# sends how much to whom. That depends on the data.
 #
 # **Who solved it, and when.** Shazeer et al. put thousands of experts between two LSTM layers
 # (2017, [arXiv 1701.06538](https://arxiv.org/abs/1701.06538)). GShard made them layers of a
@@ -137,15 +137,15 @@ print("your guesses:", guessed(guess_total, guess_active))
 # %% [markdown]
 # ## 2. Route and count
 #
-# The router is a matrix. It makes $E$ logits of a token, one for each expert; a softmax turns them
-# into probabilities; the $k$ largest win. What comes out for the token $x$ is
+# The router is a matrix. It turns a token into $E$ logits, one for each expert; a softmax turns
+# these into probabilities; the $k$ largest win. The output for the token $x$ is
 #
 # $$y = \sum_{j=1}^{k} w_j\, \mathrm{expert}_{e_j}(x) \qquad w_j = \frac{p_{e_j}}{p_{e_1} + \dots +
 # p_{e_k}}$$
 #
-# Choosing is no operation with a gradient. So how does the router learn? By the weights $w_j$: an
-# expert that helped gets a larger one. With $k = 1$ this has a catch: $w_1 = p/p = 1$, always, and
-# the router would never hear anything. So Switch, which has $k = 1$, takes $p$ itself.
+# Choosing has no gradient. So how does the router learn? Through the weights $w_j$: an expert that
+# helped gets a larger one. With $k = 1$ this has a catch: $w_1 = p/p = 1$, always, and the router
+# would never hear anything. So Switch, which has $k = 1$, takes $p$ itself.
 #
 # ### Exercise 1: `route_tokens` (● 10 minutes)
 #
@@ -178,7 +178,8 @@ check(route_tokens)
 # rank r's part number s goes to rank s, where it arrives as part number r. It is the transposition
 # of a table.
 #
-# **Predict.** Three ranks; rank r sends $[10r, 10r + 1, 10r + 2]$. What has rank 1 afterwards?
+# **Predict.** Three ranks; rank r sends $[10r, 10r + 1, 10r + 2]$. What does rank 1 have
+# afterwards?
 
 # %%
 ### BEGIN SOLUTION
@@ -199,8 +200,8 @@ for rank, arrived in enumerate(run_ranks(equal_parts, 3)):
 print("your guess, for rank 1:", guessed(guess_transposed))
 
 # %% [markdown]
-# With parts of *other* sizes the call takes two lists, in this order: how many rows come from each
-# rank, and how many go to it.
+# With parts of *different* sizes the call takes two lists, in this order: how many rows come from
+# each rank, and how many go to it.
 #
 # ```python
 # dist.all_to_all_single(output, input, output_split_sizes, input_split_sizes)
@@ -234,9 +235,9 @@ check(exchange_rows)
 # %% [markdown]
 # ### Exercise 3: `exchange_with_gradient` (●● 10 minutes)
 #
-# As in [lesson 04](04_tensor_parallel.ipynb), a plain collective is no part of autograd's graph.
+# As in [lesson 04](04_tensor_parallel.ipynb), a plain collective is not part of autograd's graph.
 # What is the backward of an all-to-all? Each row has gone to one rank, and that rank knows its
-# gradient. It has to come back by the way the row has gone. So write the exchange once more, as a
+# gradient. It has to come back the way the row went. So write the exchange once more, as a
 # `torch.autograd.Function`; the sizes are known now.
 
 
@@ -307,14 +308,14 @@ print("sorted once more: ", [by_expert[i] for i in order], "which is not the way
 #
 # ### Exercise 4: `dispatch_tokens` (●●● 25 minutes)
 #
-# Rank $r$ has the experts from $rm$ to $(r+1)m - 1$, where $m = E/n$. Where that does not come out
-# even, raise a `ValueError` with both numbers. Return
+# Rank $r$ has the experts from $rm$ to $(r+1)m - 1$, where $m = E/n$. If $n$ does not divide $E$,
+# raise a `ValueError` with both numbers. Return
 #
 # - the rows that came for this rank's experts, those of the first expert first; within an expert by
 #   rank, and then by token;
 # - how many rows each of its $m$ experts has;
 # - a *function* `back`, for the second half: from outputs in the order of these rows to a tensor
-#   (T, k, D), what came of choice $j$ of token $t$.
+#   (T, k, D), the output for choice $j$ of token $t$.
 
 
 # %% exercise="dispatch_tokens"
@@ -371,7 +372,7 @@ check(expert_layer)
 # as in MegaBlocks.
 
 # %% [markdown]
-# ## 5. Which gradients are averaged over whom
+# ## 5. Which gradients are averaged over which ranks
 #
 # In data parallelism all ranks hold the same parameters, and average their gradients
 # ([lesson 03](03_data_parallel.ipynb)). Experts end that. With four ranks and experts over two of
@@ -423,8 +424,9 @@ check(average_by_owner)
 
 # %% [markdown]
 # Now on a real layer: four experts over two of four ranks, against one process that has all tokens.
-# Three ways to average: by owner, as you have just written it; as data parallelism does it, all
-# over all ranks; and by the size of the group that the sum was over.
+# Three ways to average: by owner, as you have just written it; as data parallelism does it, every
+# gradient over all ranks; and by owner again, but divided by the size of the group that was summed
+# over.
 
 # %%
 from course_lib.models.mixture import Mixture
@@ -485,7 +487,7 @@ print("your guess for the divisor:", guessed(guess_divisor))
 
 # %% [markdown]
 # **Explain.** The copy of expert 0 on rank 0 has worked on tokens of ranks 0 *and* 1. The backward
-# of the all-to-all has brought it both their gradients, already added up. What is missing is the
+# of the all-to-all has brought it the gradients of both, already added up. What is missing is the
 # other expert group. The sum over the two replicas is then a sum over four ranks' tokens, each
 # weighed as in its own rank's mean. So divide by four, as for all other parameters, and not by the
 # two that have been added up here. Divided by two, every expert learns at twice the rate, and
@@ -503,7 +505,7 @@ print("your guess for the divisor:", guessed(guess_divisor))
 # with eight experts in each of two layers and one for each token ($k = 1$).
 #
 # **Predict.** With an even spread each expert has an eighth of the rows. After some 70 steps, how
-# many times that has the busiest one?
+# many times as many does the busiest one have?
 
 # %%
 ### BEGIN SOLUTION
@@ -511,7 +513,7 @@ guess_busiest = 3
 ### END SOLUTION
 
 # %% [markdown]
-# Shazeer's remedy, in the form that Switch gave it, is one more loss:
+# Shazeer's remedy, in the form that Switch gave it, is one more loss, for **load balancing**:
 #
 # $$L_{\text{balance}} = E \sum_{e=1}^{E} f_e P_e$$
 #
@@ -522,9 +524,9 @@ guess_busiest = 3
 #
 # ### Exercise 7: `balancing_loss` (●● 10 minutes)
 #
-# The batch lies on several ranks, with $T$ tokens on each. $f$ and $P$ are means over *all* of
-# them. The loss of the batch is to be the mean of what the ranks return, and so for the gradients.
-# What has to be exchanged for that, and what not?
+# The batch is spread over several ranks, with $T$ tokens on each. $f$ and $P$ are means over *all*
+# of them. The mean of what the ranks return should be the loss of the batch, and the mean of their
+# gradients its gradient. What has to be exchanged for that, and what not?
 
 
 # %% exercise="balancing_loss"
@@ -542,9 +544,9 @@ def balancing_loss(logits, experts):
 check(balancing_loss)
 
 # %% [markdown]
-# Now train, once without and once with it. Each expert is to be on a rank of its own. Then a layer
-# lasts until the *busiest* rank is done, so let us give both runs the same *time* and not the same
-# number of steps: the experts of an evenly spread step take 1.
+# Now train, once without and once with it. Suppose that each expert is on a rank of its own. Then a
+# layer lasts until the *busiest* rank is done, so let us give both runs the same *time* and not the
+# same number of steps. A step in which all experts have the same number of rows takes 1.
 
 # %%
 from course_lib.models.mixture import tiny_mixture_gpt
@@ -636,9 +638,9 @@ print("your guess for the busiest:", guessed(guess_busiest))
 
 # %% [markdown]
 # **Explain.** Step for step both learn about equally fast: after as many steps as the run without
-# balancing makes in all, the other one is where that ends. But a step lasts as long as its busiest
-# rank. Without balancing that one has about three times its share, so the others wait two thirds of
-# the time. (And experts that nobody chooses are parameters that learn nothing.)
+# balancing makes in all, the other one has about the same loss. But a step lasts as long as its
+# busiest rank. Without balancing that one has about three times its share, so the others wait two
+# thirds of the time. (And experts that nobody chooses are parameters that learn nothing.)
 #
 # The factor is a compromise. Too small, and it does nothing; too large, and tokens are spread
 # whatever they are about. DeepSeek-V3 avoids the compromise: each expert has a *bias* that is added
@@ -649,15 +651,15 @@ print("your guess for the busiest:", guessed(guess_busiest))
 # %% [markdown]
 # ## 7. Capacity
 #
-# Before MegaBlocks, implementations wanted shapes that are known beforehand: every rank sends the
+# Before MegaBlocks, implementations wanted shapes that are known in advance: every rank sends the
 # same number of rows to every expert. So an expert has a **capacity**, the even share times a
 # factor,
 #
 # $$\text{capacity} = \left\lceil \text{factor} \cdot \frac{Tk}{E} \right\rceil$$
 #
 # What does not fit is *dropped*: it adds nothing to its token, which goes on in the residual stream
-# as it is. What is missing is filled up with zeros, which travel and are multiplied. A large factor
-# wastes work, a small one drops tokens; Switch did best with 1 to 1.25.
+# as it is. Places that stay empty are filled with zeros, which travel and are multiplied like any
+# row. A large factor wastes work, a small one drops tokens; Switch did best with 1 to 1.25.
 #
 # Who is dropped? In GShard all *first* choices are served before any second one, and otherwise the
 # tokens in their order.
@@ -759,7 +761,7 @@ if solved(exchange_with_gradient, dispatch_tokens, expert_layer, expert_traffic)
 deepseek_layer = 4 * 4096 * 8 * 7168 * 63 / 64 * 2
 dense_layer = 2 * 63 / 64 * deepseek_dense * 2
 print(f"experts: {deepseek_layer / 1e9:.2f} GB per layer, for every microbatch")
-print(f"a dense layer's gradients: {dense_layer / 1e9:.2f} GB per layer, once in a step")
+print(f"a dense layer's gradients: {dense_layer / 1e9:.2f} GB per layer, once per step")
 
 # %% [markdown]
 # About as many bytes, at first sight. But the all-reduce comes once per step and hides behind
@@ -818,16 +820,16 @@ for machines in (1, 2, 8):
 print("your guess:", guessed(guess_longer))
 
 # %% [markdown]
-# **Explain.** An all-to-all is as fast as its slowest link. On one machine the messages are hardly
-# seen. As soon as a part of the rows crosses the network, the layer waits for that part. (The
+# **Explain.** An all-to-all is as fast as its slowest link. On one machine the messages hardly
+# show. As soon as a part of the rows crosses the network, the layer waits for that part. (The
 # replay lets all rows go at the slowest link's pace, so two machines look like eight.) An expert
 # group stays inside one machine as long as its experts fit there, and data parallelism, which hides
 # its messages, goes between the machines.
 #
-# DeepSeek-V3 has 256 experts in a layer, over 64 GPUs on eight machines. How is that bearable? A
-# token that has eight experts would cross the network seven times. But experts on one machine can
-# share the copy: it crosses once, and NVLink hands it on. And the router is held to choose among
-# the experts of *at most four machines* for each token.
+# DeepSeek-V3 has 256 experts in a layer, over 64 GPUs on eight machines. How can that be fast
+# enough? A token with eight experts would cross the network seven times. But experts on one machine
+# can share the copy: it crosses once, and NVLink hands it on. And for each token the router may
+# choose experts on *at most four machines*.
 
 # %%
 HOME = 1 / 8  # the share of experts that are on the token's own machine
@@ -842,10 +844,14 @@ for n in (8, 64):
     print(f"all rows of 4096 tokens in one all-to-all over {n:2} ranks: {seconds * 1e3:.1f} ms")
 
 # %% [markdown]
+# **Explain.** With the limit half as many copies cross the network as with one for each expert. It
+# is worth the trouble: over eight machines the same rows take more than ten times as long as inside
+# one.
+#
 # ## 9. Explore
 #
-# The rows of your two training runs, in the first layer. A line from a rank to an expert is as
-# thick as there are rows; below, each expert's share from step to step.
+# The rows of your two training runs, in the first layer. The more rows go from a rank to an expert,
+# the thicker is the line between them; below, each expert's share from step to step.
 
 # %% tags=["nbval-ignore-output"]
 from course_lib.views.expert_loads import expert_explorer
@@ -869,7 +875,7 @@ expert_explorer(
 #
 # From the first steps on: a router that was drawn at random has favourites, before it has learnt
 # anything. An expert that nobody chooses can come back, since what the layer before makes of the
-# tokens changes too, but it stays a visitor. Without balancing a quarter to a third of the rows is
+# tokens changes too, but it seldom stays. Without balancing a quarter to a third of the rows is
 # dropped, with it about a twentieth. To drop nothing without balancing, the capacity would have to
 # be that of the busiest expert, about three times the even share: three times the memory and the
 # work, most of it zeros.
@@ -900,8 +906,8 @@ expert_explorer(
 #    the first one?
 #
 # <details><summary>Answer</summary>
-# 8 · 1 · 1 = 8; and 8 · 1 · 1/8 = 1, its least value: the loss sees probabilities. But they are on
-# the edge, and its gradient pushes the first one down.
+# 8 · 1 · 1 = 8; and 8 · 1 · 1/8 = 1, its least value: the loss sees probabilities. But the choice
+# is on a knife's edge, and the gradient pushes the first one down.
 # </details>
 #
 # 4. Eight ranks, 2048 tokens on each, $h = 4096$, $k = 2$, bfloat16, as in a layer of Mixtral. What
@@ -1025,3 +1031,6 @@ print("your guess:", guessed(guess_saved))
 #   a loss and messages that hide.
 # - `course_lib/techniques/expert_parallel`: the layer with capacity, shared experts, tensor
 #   parallel experts, ZeRO and checkpoints.
+#
+# **Next** is a run of your own. `course_lib.train` combines all that these lessons built, from
+# `torchrun` on a laptop to as many nodes as you have: `python -m course_lib.train --help`.

@@ -19,7 +19,7 @@ def check(fn: Callable, *, timeout: float | None = None) -> None:
     Prints one line when it passes. Otherwise raises `CheckFailed`, or `NotAttempted` while the hole
     is still empty; the message says what was run, what was expected, what came, and a likely cause.
 
-    timeout: seconds until the ranks of one run are stopped, in place of the exercise's own.
+    timeout: seconds until the ranks of one run are stopped, instead of the exercise's own.
     Raises `ValueError` for one that is not above 0.
     """
     if timeout is not None and not timeout > 0:

@@ -1,4 +1,4 @@
-"""Operations that an answer may not use: built-ins that it is to do without, the course's own."""
+"""Operations that an answer may not use: built-ins that it has to do without, the course's own."""
 
 from collections.abc import Collection
 
@@ -36,7 +36,7 @@ def forbidden(allowed: Collection[str] | None, trace: Trace) -> Finding | None:
 
 
 def course_answer(trace: Trace) -> Finding | None:
-    """The library's own technique in place of the learner's."""
+    """The library's own technique instead of the learner's."""
     for event in trace.events:
         if any(technique_file(frame.file) for frame in event.where):
             return Finding(

@@ -16,7 +16,7 @@ class Reference:
 
     value: float64, or int64 for integers; in the shape that is asked.
     tolerance: how far rounding may take each element (float64, same shape).
-    dtype: what the answer is to have.
+    dtype: what the answer should have.
     parts: what each rank put into it, by rank, in the same shape; {} if it is no sum.
     average: whether it is their average.
     """

@@ -14,7 +14,7 @@ def run_check(
 ) -> Verdict:
     """Run `answer` on the cases that `rng` draws; the verdict is on the first one that fails.
 
-    timeout: seconds for the ranks of each run, in place of the exercise's own.
+    timeout: seconds for the ranks of each run, instead of the exercise's own.
     """
     return examine(exercise, rng, lambda jobs: (collect_job(answer, job, timeout) for job in jobs))
 

@@ -1,4 +1,4 @@
-"""One source a lesson becomes the student's notebook with holes and the executed solution.
+"""One source per lesson becomes the student's notebook with holes and the executed solution.
 
 Names load their modules when first used: a learner who asks for the status needs no builder.
 """

@@ -153,7 +153,7 @@ def _add_grade(commands) -> None:
         "--due", type=_moment, default=None, help="2026-10-09T23:59; later files are late"
     )
     grade.add_argument(
-        "--late", type=float, default=0.0, metavar="SHARE", help="of the points lost a day (0.1)"
+        "--late", type=float, default=0.0, metavar="SHARE", help="of the points lost per day (0.1)"
     )
     grade.add_argument(
         "--partial",

@@ -2,7 +2,7 @@
 
 In the sources, guesses are blank: nbgrader would put an exception in their place, on which the
 cells below them would stumble. nbgrader runs a check in the same process as the answer, so it can
-be fooled by who wants to; `grade` cannot be fooled that way.
+be fooled by whoever wants to; `grade` cannot be fooled that way.
 """
 
 from pathlib import Path

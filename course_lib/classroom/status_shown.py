@@ -95,7 +95,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Remark:
-    """Said in place of a status that cannot be had."""
+    """Said instead of a status that cannot be had."""
 
     text: str
 

@@ -1,4 +1,4 @@
-"""A GPT whose blocks have a mixture of experts in place of an MLP, in one process.
+"""A GPT whose blocks have a mixture of experts instead of an MLP, in one process.
 
 What expert parallelism has to equal, so it is written to be checked by reading: every expert
 computes every token, and what a token's router did not choose counts zero. That is E / k times the

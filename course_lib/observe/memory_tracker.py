@@ -9,7 +9,7 @@ before the recorder counts from when an operator first reads it.
     optimizer      in the `state` of a torch.optim optimizer
     activations    a graph keeps it for its backward pass, for as long as it does: outputs of
                    layers, and also the batch that went into the first one; what a checkpoint
-                   computes again; what others' saved_tensors_hooks keep in place of a tensor
+                   computes again; what others' saved_tensors_hooks keep instead of a tensor
     communication  torch.distributed read it or wrote into it
     other          the rest
 

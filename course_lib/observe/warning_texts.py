@@ -25,7 +25,7 @@ def rewritten(event: CommEvent, where: tuple[Frame, ...]) -> str:
         return (
             f"race: {location(where)} writes into a tensor that is still being sent: the "
             f"{_issued(event)} was not waited for, so rank {event.peer} may receive the new values "
-            f"in place of the old. Call wait() on that isend first, or send a copy: "
+            f"instead of the old. Call wait() on that isend first, or send a copy: "
             f"dist.isend(tensor.clone(), {event.peer})"
         )
     return (

@@ -35,7 +35,7 @@ _MOST_FILES = 4096
 
 
 def serve(control: socket.socket, confine: Callable[..., None] | None = None) -> None:
-    """Take orders (one JSON a line) until the kernel closes its end; then leave nothing.
+    """Take orders (one JSON object per line) until the kernel closes its end; then leave nothing.
 
     confine: shuts each rank off before it reads its job (`launcher_client.Confine`).
     """

@@ -1,4 +1,4 @@
-"""Progress of a long run: a rank reports a step, the kernel shows one bar.
+"""Progress of a long run: each rank reports its steps, the kernel shows one bar.
 
 The bar lives in a display that starts and ends empty, so the stored notebook keeps nothing of it.
 """
@@ -26,7 +26,7 @@ class _Reporter:
 
 
 def attach(run_dir: RunDir, rank: int) -> None:
-    """Called once in a rank process, before the learner's function."""
+    """Called once in each rank's process, before the learner's function."""
     global _reporter
     _reporter = _Reporter(run_dir, rank)
 
@@ -34,7 +34,7 @@ def attach(run_dir: RunDir, rank: int) -> None:
 def report_step(done: int, total: int) -> None:
     """Tell the kernel that this rank has done `done` of `total` steps.
 
-    Cheap enough for every step: at most ten reports a second are sent. Outside `run_ranks`, for
+    Cheap enough for every step: at most ten reports per second are sent. Outside `run_ranks`, for
     example under torchrun, it does nothing.
     """
     if total < 1 or done < 0:

@@ -85,7 +85,7 @@ def layer_activation_bytes(
     Of sbh(34 + 5as/h), tensor parallelism divides all but 10 sbh by t (layer norms, dropouts and
     the inputs of the two blocks), sequence parallelism those too. Selective recomputation drops
     the attention matrices, 5as/h; full recomputation keeps only the layer's input. Of the 34, 16
-    are inside of the MLP: a `Mixture` has its experts in place of them.
+    are inside of the MLP: a `Mixture` has its experts instead of them.
     """
     if tensor_parallel < 1 or micro_batch < 1:
         raise ValueError(

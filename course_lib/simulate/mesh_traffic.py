@@ -115,7 +115,7 @@ class Replicas:
     def seconds(self, zero: int, states: StateBytes, microbatches: int) -> float:
         """What is sent in a step, beyond what hides behind computation.
 
-        Stages 0 and 1 reduce gradients once a step, behind the last backward, and stages 1 and 2
+        Stages 0 and 1 reduce gradients once per step, behind the last backward, and stages 1 and 2
         gather parameters behind the first forward. From stage 2 on gradients are reduced with each
         microbatch, since nobody has room to add them up whole, and nothing hides them. Stage 3
         gathers with each microbatch, a layer ahead of the computation (Rajbhandari et al. 2020,

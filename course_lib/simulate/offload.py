@@ -30,7 +30,7 @@ def offload_optimizer(
 ) -> Offloaded:
     """ZeRO-Offload on `world_size` devices: each hands its share of gradients and states down.
 
-    One device holds 2 bytes per parameter in place of 16 and sends 4 per step. More devices divide
+    One device holds 2 bytes per parameter instead of 16 and sends 4 per step. More devices divide
     the host's part and the bus's; each still has all parameters, gathered after the update.
     """
     kept = model_state_bytes(parameters, world_size, 0, StateBytes(states.parameter, 0, 0))

@@ -124,7 +124,7 @@ class Plans:
         """The first plans as a table, and some of the meshes that do not work."""
         lines = [
             f"{self.model.parameters / 1e9:.4g}B parameters, {self.global_batch} sequences of"
-            f" {self.model.seq} a step, on {self._devices} x {self.cluster.device.name};"
+            f" {self.model.seq} per step, on {self._devices} x {self.cluster.device.name};"
             f" {self.software.name}"
         ]
         if self.ranked:

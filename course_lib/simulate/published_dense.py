@@ -38,7 +38,7 @@ LLAMA_3_405B = Run(
     flops_per_second=430e12,
     software=MODERN,
     states=MEGATRON_BF16,
-    # "Sharding optimizer states and gradients", these once a step: stage 1 in the planner's terms
+    # "Sharding optimizer states and gradients", these once per step: stage 1 in the planner's terms
     zero=(1,),
     recompute=("none",),  # section 3.3.2: no activation checkpointing at 8192 tokens
     source="Llama Team 2024, Table 4",

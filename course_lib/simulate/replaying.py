@@ -45,7 +45,7 @@ def replay(
 
     speed       how many times as fast as in the recording a device computes
     algorithms  of collectives, such as {"all_reduce": "tree"}; see `collectives.ALGORITHMS`
-    compute     what the ranks computed, in place of what the trace says. If neither does, a rank
+    compute     what the ranks computed, instead of what the trace says. If neither does, a rank
                 is taken to compute whenever it is not waiting for communication, from the first
                 event of all on
 

@@ -27,7 +27,7 @@ class Software:
 
     fused_attention    attention matrices are never written (FlashAttention), nor saved
     sequence_parallel  the rest of a layer is split over the tensor-parallel ranks too
-    overlap            sends, gathered parameters, and gradients that are reduced once a step move
+    overlap            sends, gathered parameters, and gradients that are reduced once per step move
                        while the device computes. Gradients that are reduced with each microbatch
                        do not: the gathers of the next layer are in their way. (An assumption; if
                        they did, FSDP on H100s would come out too fast by up to a quarter)
@@ -98,7 +98,7 @@ class Software:
         return self.sequence_parallel and tensor > 1
 
     def hides_gradients(self, stages: int) -> bool:
-        """Whether gradients that are reduced once a step move behind the last backward."""
+        """Whether gradients that are reduced once per step move behind the last backward."""
         return self.overlap or (self.overlap_alone and stages == 1)
 
     def gathers(self, layer: float, recompute: Recompute) -> int:

@@ -4,9 +4,9 @@ Backward needs what forward computed: n layers keep n layers' activations. Keep 
 every k-th layer, and run the k layers behind it once more when backward gets there:
 
     kept        n/k inputs  +  the activations of the k layers being run again
-    computed    forward 1 + backward 2 + forward again 1 = 4 in place of 3: a third more
+    computed    forward 1 + backward 2 + forward again 1 = 4 instead of 3: a third more
 
-n/k + k is least for k = sqrt(n): 2 sqrt(n) in place of n (Chen et al., "Training Deep Nets with
+n/k + k is least for k = sqrt(n): 2 sqrt(n) instead of n (Chen et al., "Training Deep Nets with
 Sublinear Memory Cost", arXiv 1604.06174, 2016, section 4). Or run again only what is large and
 cheap, as attention's inside is: "selective" (Korthikanti et al., 2022, section 5).
 

@@ -29,7 +29,7 @@ from .make_optimizer import MakeOptimizer
 class LossScaler:
     """Multiplies the loss by a power of two, as large as the gradients allow.
 
-    A step with a gradient that is not finite is to be left out, and halves the scale; after
+    A step with a gradient that is not finite is left out, and halves the scale; after
     `patience` good steps in a row it doubles.
     """
 

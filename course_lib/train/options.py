@@ -122,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     model.add_argument("--layers", type=_positive, default=2, help="blocks")
     model.add_argument("--hidden", type=_positive, default=64, help="hidden size")
     model.add_argument("--heads", type=_positive, default=4, help="attention heads")
-    model.add_argument("--experts", type=_positive, help="in place of each MLP; none if not set")
+    model.add_argument("--experts", type=_positive, help="instead of each MLP; none if not set")
     model.add_argument("--top-k", type=_positive, default=2, help="experts of each token")
     model.add_argument("--balance", type=float, default=0.01, help="load-balancing loss's weight")
     model.add_argument("--tied", action="store_true", help="one matrix for input and output")

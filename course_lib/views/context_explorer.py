@@ -18,7 +18,7 @@ from .palette import QUIET, RANKS, Fill
 from .view import View
 
 TOKENS = 24
-ALL = -1  # in place of a step
+ALL = -1  # instead of a step
 _DOCUMENTS = {1: (24,), 2: (9, 15), 3: (5, 11, 8)}  # how many, and the tokens of each
 _CELL, _LEFT = 14.0, 70.0  # pixels: a pair, and where the triangle begins
 _BARS, _BAR = 450.0, 26.0  # where the bars begin, and how high they are

@@ -4,7 +4,7 @@ Rank r starts with the value 10**r in every chunk, so a partial sum shows its pa
 what ranks 2 and 3 put in, and 1111 is complete.
 
     reduce-scatter, step s: rank r sends chunk r-1-s to rank r+1, which adds it to its own
-    all-gather,     step s: rank r sends chunk r-s   to rank r+1, which keeps it in place of its own
+    all-gather,     step s: rank r sends chunk r-s   to rank r+1, which keeps it instead of its own
 
 all modulo n. After the first half rank r holds the complete chunk r, as `dist.reduce_scatter`
 has it (Patarasuk & Yuan, JPDC 69(2), 2009).

@@ -1,4 +1,4 @@
-"""Who sends how much: one bar a rank, runs side by side."""
+"""Who sends how much: one bar per rank, runs side by side."""
 
 from collections.abc import Callable, Mapping
 

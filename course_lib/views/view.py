@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # half a second to load, which a page of our own pictures has
     from matplotlib.figure import Figure
 
 _ENCODED = str.maketrans({c: f"%{ord(c):02X}" for c in "%#\"'<>&\n"})
-_LONGEST = 400  # letters in place of a picture
+_LONGEST = 400  # letters instead of a picture
 
 
 class View:

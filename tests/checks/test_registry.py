@@ -19,7 +19,7 @@ def _drawn(exercise, rng):
 
 
 def _plain(value):
-    """Nested lists in place of tensors, so that == compares them."""
+    """Nested lists instead of tensors, so that == compares them."""
     match value:
         case torch.Tensor():
             return str(value.dtype), value.tolist()

@@ -23,7 +23,7 @@ class Answer:
     cell: str
 
     def defined(self, cell: str | None = None) -> Callable:
-        """The function, with another cell in place of its own. Raises what the source raises."""
+        """The function, with another cell instead of its own. Raises what the source raises."""
         namespace: dict = {"__name__": "__main__"}  # so it goes to the ranks by value
         exec(compile(self.above, "<above>", "exec"), namespace)
         exec(compile(self.cell if cell is None else cell, "<answer>", "exec"), namespace)

@@ -82,7 +82,7 @@ def test_published_runs_are_ranked_by_their_rates():
     perfect = compare_published(measured)
     assert (perfect.correlation, perfect.regret) == (pytest.approx(1), 0)
     backwards = compare_published([1 / seconds for seconds in measured])
-    assert backwards.regret == pytest.approx(159 / 48 - 1)  # ZeRO-3 on 2240 in place of PTD-P
+    assert backwards.regret == pytest.approx(159 / 48 - 1)  # ZeRO-3 on 2240 instead of PTD-P
 
 
 def test_rules_of_thumb_order_worse_than_formulas_do(plans):

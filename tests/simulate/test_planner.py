@@ -96,7 +96,7 @@ def test_what_does_not_fit_says_what_it_would_need():
 def test_the_table_has_a_row_a_mesh_and_reasons_below(planned):
     text = planned.text(rows=3, refusals=2)
     head, _, columns, *rows = text.splitlines()
-    assert head.startswith("174.6B parameters, 1536 sequences of 2048 a step, on 1024 x A100")
+    assert head.startswith("174.6B parameters, 1536 sequences of 2048 per step, on 1024 x A100")
     assert columns.split()[:3] == ["data", "tensor", "pipeline"]
     meshes = [
         Mesh(**dict(zip(("data", "tensor", "pipeline"), map(int, row.split()[:3]), strict=True)))

@@ -208,7 +208,7 @@ def refused(name):
     [
         ("few", "1 experts are fewer than the 2 ranks"),
         ("odd", "7 experts are not a multiple of the 2 ranks"),
-        ("sizes", "2 rows are to be sent, and there are 3"),
+        ("sizes", "2 rows should be sent, and there are 3"),
         ("ranks", "1 sizes to send and 1 to receive, 2 ranks"),
         ("rows", "3 rows for 2 experts, and sizes of 2 rows for 2"),
     ],

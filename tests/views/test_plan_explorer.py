@@ -66,5 +66,5 @@ def test_where_nothing_fits_the_picture_says_what_would_help():
 def test_the_widget_begins_with_gpt_3_on_1024_devices():
     explorer = plan_explorer()
     assert explorer.text == planned().text
-    assert "174.6B parameters, 1536 sequences of 2048 a step, on 1024 x" in explorer.text
+    assert "174.6B parameters, 1536 sequences of 2048 per step, on 1024 x" in explorer.text
     assert Moved(explorer).offered("model") == [*SHOWN]

@@ -38,7 +38,7 @@ class Law:
     variations: exercises to be passed besides, made of one to which the law applies.
     applies: to which contracts; to all by default.
     may_fail: whether ranks that come to no result in a variation have passed it.
-    essential: whether who breaks it has no result of the exercise's own, however right its values.
+    essential: whether whoever breaks it has no result of its own, however right the values.
     order: laws of a smaller number stand further out.
     """
 

@@ -1,7 +1,7 @@
 """A result in place is there for whoever holds the memory, and the memory around it stays.
 
 The check's tensor is exchanged for a view of a larger one: a slice of it, and where the contract
-lets it come transposed, at every second call one whose elements do not lie one behind the other.
+lets it come transposed, at every second call one whose elements do not lie one after the other.
 """
 
 from typing import Any, TypeGuard

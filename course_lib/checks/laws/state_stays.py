@@ -18,7 +18,7 @@ def watch(call: Call) -> Watch:
     changed = [name for name in before if before[name] != now[name]]
     if changed:
         return (
-            f"after the call {changed[0]} is another than before, and what comes next in the "
+            f"after the call {changed[0]} is not as it was before, and what comes next in the "
             "program gets it: put it back"
         )
     return None

@@ -1,4 +1,4 @@
-"""Why the ranks do not get on: pure functions of what they recorded.
+"""Why the ranks are stuck: pure functions of what they recorded.
 
 Read it in this order:
 

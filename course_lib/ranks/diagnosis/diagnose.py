@@ -1,4 +1,4 @@
-"""Why the ranks do not get on: a pure function of what they recorded.
+"""Why the ranks are stuck: a pure function of what they recorded.
 
 Every rank has left a list of what it issued. Two things can then be wrong: the collectives of a
 group do not line up, or a message has only one end.

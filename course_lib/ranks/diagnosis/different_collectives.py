@@ -14,7 +14,7 @@ from .cause import Cause
 _REMEDIES = {
     "operation": "Every rank of a group must call the same collectives in the same order: look for "
     "an `if` on the rank around one of these lines.",
-    "root": "Every rank must name the same root (src or dst), also the ranks that receive.",
+    "root": "Every rank must name the same root (src or dst), the ranks that receive too.",
     "reduction": "Every rank must ask for the same reduction.",
     "dtype": "Gloo compares bytes, not types: convert the tensors to one dtype first.",
     "size": "The tensors need the same shape on every rank. Print tensor.shape just before the "
@@ -90,5 +90,5 @@ def _missing(
     if all(states[rank] == "is still running" for rank in absent):
         remedy = f"Find out why {ranks_text(absent)} {plural('does', absent)} not get there."
     else:
-        remedy = f"Every rank of the group has to call {event.op}, also when it has nothing to add."
+        remedy = f"Every rank of the group has to call {event.op}, even when it has nothing to add."
     return Cause(why, remedy)

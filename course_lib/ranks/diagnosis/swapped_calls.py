@@ -92,7 +92,7 @@ def _where_they_part(
 
 
 def _branches_of_one_if(one: Frame, other: Frame) -> bool:
-    """Whether only one of the lines runs at a time; also if the source cannot be had."""
+    """Whether only one of the lines runs at a time; True if the source cannot be had."""
     branches = _branches(one.file)
     return branches is None or any(
         (one.line in body and other.line in instead) or (other.line in body and one.line in instead)

@@ -24,7 +24,7 @@ Hop = tuple[torch.Tensor, torch.Tensor]  # what leaves to the right, what comes 
 
 
 def summing(chunks: list[torch.Tensor], members: Members) -> list[Hop]:
-    """The hops of reduce-scatter: what arrives is to be added to its chunk."""
+    """The hops of reduce-scatter: what arrives is added to its chunk."""
     n, r = len(members), members.rank
     return [(chunks[(r - step - 1) % n], chunks[(r - step - 2) % n]) for step in range(n - 1)]
 

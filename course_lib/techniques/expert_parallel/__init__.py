@@ -9,7 +9,7 @@ To read in this order:
     all_to_all      rows to every rank, and their gradients home
     permutations    rows in another order, and back
     dispatch        tokens to their experts, and the answers back
-    layer           all of it, in place of an MLP; a shared expert hides the messages
+    layer           all of it, instead of an MLP; a shared expert hides the messages
     state           from one process to n ranks and back
     groups          experts are averaged over fewer ranks than the rest
     zero            and their state is sharded over fewer

@@ -119,7 +119,7 @@ def start_all_to_all(
     if not len(send) == len(receive) == ranks:
         raise ValueError(f"{len(send)} sizes to send and {len(receive)} to receive, {ranks} ranks")
     if sum(send) != len(x):
-        raise ValueError(f"{sum(send)} rows are to be sent, and there are {len(x)}")
+        raise ValueError(f"{sum(send)} rows should be sent, and there are {len(x)}")
     if ranks == 1:
         return Pending(x, None)
     crossing = Crossing(tuple(send), tuple(receive), group, name)

@@ -74,7 +74,7 @@ def mixture_like(whole: Any, groups: ExpertGroups) -> MixtureOfExperts:
 
 
 def active_part(layer: nn.Module) -> nn.Module:
-    """A copy of a layer of one process, on device "meta", with k experts in place of all E.
+    """A copy of a layer of one process, on device "meta", with k experts instead of all E.
 
     What it computes is what a token costs, wherever its experts are.
     """

@@ -1,4 +1,4 @@
-"""A mixture of experts in place of a block's MLP, with its experts spread over n ranks.
+"""A mixture of experts instead of a block's MLP, with its experts spread over n ranks.
 
     x (T, C) --router--> choices, weights
       |-------- dispatch --------> experts of this rank -------- combine -------> + --> y (T, C)

@@ -2,7 +2,7 @@
 
 A model is cut into p stages on p ranks; a batch into m microbatches. While the first microbatch
 travels forward and the last one back, ranks stand idle: the bubble. With equal stages, in the order
-in which they are to be read:
+in which to read them:
 
     text         what a schedule is, and how it is written down
     gpipe        naive: bubble (p-1)/p of the time: one rank works, the others wait

@@ -114,7 +114,7 @@ def column_linears(
 ) -> tuple[torch.Tensor, ...]:
     """Several column-parallel layers on one input, such as query, key and value.
 
-    They share one f, so that the input's gradient is added up once. weights, biases: in place of
+    They share one f, so that the input's gradient is added up once. weights, biases: instead of
     the layers' own, where something is to happen to their gradients.
     """
     for layer in layers:

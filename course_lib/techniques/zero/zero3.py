@@ -46,8 +46,8 @@ class Zero3(ShardedTraining):
     units: modules whose parameters are whole together (None: see `blocks`). Parameters of no
         unit, and those tied between units, are whole from the model's forward to the end of
         backward.
-    free_after_forward: without it, parameters stay whole until backward is done with them: 2 in
-        place of 3, for the memory that stage 3 saves on parameters.
+    free_after_forward: without it, parameters stay whole until backward is done with them: 2
+        instead of 3, for the memory that stage 3 saves on parameters.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ def crossover_in_seconds(n, alpha, beta):
     return crossing(n, alpha, beta, math.ceil(math.log2(n)), (n - 1) / n) * beta
 
 
-@wrong(says="alpha and beta have changed places")
+@wrong(says="alpha and beta are swapped")
 def crossover_upside_down(n, alpha, beta):
     return crossing(n, beta, alpha, math.ceil(math.log2(n)), (n - 1) / n)
 

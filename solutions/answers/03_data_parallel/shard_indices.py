@@ -107,7 +107,7 @@ def seeded_by_the_hash_of_a_text(samples, rank, world_size, epoch, seed):
     return shuffled(samples, hash(f"{seed}, epoch {epoch}") % 2**31)[rank::world_size]
 
 
-@wrong(says="the state of numpy's random generator is another than before")
+@wrong(says="the state of numpy's random generator is not as it was before")
 def numpys_global_state(samples, rank, world_size, epoch, seed):
     numpy.random.seed(seed + epoch)
     return numpy.random.permutation(samples)[rank::world_size]

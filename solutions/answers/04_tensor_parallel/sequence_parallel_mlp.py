@@ -114,7 +114,7 @@ class Cut(torch.autograd.Function):
         return gathered(gradient)
 
 
-@wrong(says="what this rank's columns alone have to say")
+@wrong(says="what only this rank's columns have to say")
 def own_part_of_the_gradient(x, gain, up, down):
     """Backward of the gather takes the own tokens, as if all ranks did the same with them."""
     hidden = F.gelu(GatherAndForget.apply(normed(x, f(gain))) @ up.T)
@@ -178,7 +178,7 @@ def residual_forgotten(x, gain, up, down):
     return Tokens.apply(F.gelu(Tokens.apply(normed(x, f(gain)), True) @ up.T) @ down.T, False)
 
 
-@wrong(says="what comes without the gain")
+@wrong(says="what comes out without the gain")
 def gain_forgotten(x, gain, up, down):
     return x + Tokens.apply(F.gelu(Tokens.apply(normed(x, None), True) @ up.T) @ down.T, False)
 

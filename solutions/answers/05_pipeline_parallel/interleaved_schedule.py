@@ -188,7 +188,8 @@ def _passes(kind, p, m, chunks, r):
 
 @right
 def sorted_by_a_key(p, m, v):
-    """Forwards by group, part and microbatch; backwards likewise, with the parts turned round."""
+    """Forwards by group, part and microbatch; backwards likewise, with the parts
+    reversed."""
     table = []
     for r in range(p):
         pairs = list(itertools.product(range(v), range(m)))

@@ -47,7 +47,7 @@ def by_plain_loops(positions):
     return tuple(map(tuple, rows))
 
 
-@wrong(says="the columns are to be steps")
+@wrong(says="the columns should be steps")
 def by_owner(positions):
     return table(positions, owner=lambda r, s: s)
 

@@ -72,7 +72,7 @@ def whole_documents(q, k, v, positions, documents):
     return packed(q, k, v, positions, documents, lambda owner: same_document(documents, owner))
 
 
-@wrong(says="the numbers are to be equal")
+@wrong(says="the numbers should be equal")
 def earlier_documents_too(q, k, v, positions, documents):
     def mask(owner):
         before = documents[dist.get_rank()][:, None] >= documents[owner][None, :]
@@ -89,7 +89,7 @@ def everything_computed(q, k, v, positions, documents):
     return packed(q, k, v, positions, documents, mask, skip=False)
 
 
-@wrong(says="this rank's own keys alone")
+@wrong(says="only this rank's own keys")
 def documents_end_at_the_rank(q, k, v, positions, documents):
     rank = dist.get_rank()
     return partial(q, k, v, sees(positions, rank) & same_document(documents, rank))[0]
@@ -115,9 +115,9 @@ def stops_when_nothing_is_seen(q, k, v, positions, documents):
     return result[0]
 
 
-@wrong(says="causal in the rank's own block alone")
+@wrong(says="causal only in the rank's own block")
 def by_document_and_place(q, k, v, positions, documents):
-    """Causal in the own block alone."""
+    """Causal only in the rank's own block."""
 
     def mask(owner):
         same = same_document(documents, owner)

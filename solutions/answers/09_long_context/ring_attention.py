@@ -66,7 +66,7 @@ def ring(q, k, v, positions, mask=sees, join=merge, scale=None, which=lambda ste
     return result
 
 
-@wrong(says="this rank's own keys alone")
+@wrong(says="only this rank's own keys")
 def own_keys_only(q, k, v, positions):
     return partial(q, k, v, sees(positions, dist.get_rank()))
 

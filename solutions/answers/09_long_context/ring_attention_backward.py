@@ -100,7 +100,7 @@ def last_step_forgotten(q, k, v, positions, out, lse, grad_out):
     return travelling(q, k, v, positions, out, lse, grad_out, home=0)
 
 
-@wrong(says="this rank's own part alone: the others' are missing")
+@wrong(says="only this rank's own part: the others' are missing")
 def gradients_stay_at_home(q, k, v, positions, out, lse, grad_out):
     n, rank = dist.get_world_size(), dist.get_rank()
     delta = (grad_out * out).sum(-1)

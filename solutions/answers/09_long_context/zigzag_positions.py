@@ -61,7 +61,7 @@ def end_before_front(length, n, rank):
     return torch.cat([chunks[-1 - rank], chunks[rank]])
 
 
-@wrong(says="the second chunk is turned round")
+@wrong(says="the second chunk is reversed")
 def mirrored(length, n, rank):
     chunks = chunks_of(length, n)
     return torch.cat([chunks[rank], chunks[-1 - rank].flip(0)])

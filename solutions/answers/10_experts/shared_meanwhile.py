@@ -139,7 +139,7 @@ def forgets_the_second(rows, sent, received, run, x, shared):
     return returned, shared[0](x)
 
 
-@wrong(says="shared[0] is to be called once")
+@wrong(says="shared[0] should be called once")
 def computes_twice(rows, sent, received, run, x, shared):
     shared[0](x)
     return shared_meanwhile(rows, sent, received, run, x, shared)

@@ -74,7 +74,7 @@ def _crossover_cause(got: float, n: int, alpha: float, beta: float) -> str:
     if got < 0:
         return "a size cannot be negative: which of the two costs less at size 0?"
     if close(got, want / alpha * beta / alpha * beta, _CROSSOVER_TOLERANCE):
-        return "alpha and beta have changed places: a larger latency moves the crossover up"
+        return "alpha and beta are swapped: a larger latency moves the crossover up"
     if close(got, want * beta, _CROSSOVER_TOLERANCE):
         return "this is a time in seconds: divide by beta for bytes"
     ring, tree = (

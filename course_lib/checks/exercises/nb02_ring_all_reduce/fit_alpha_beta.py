@@ -96,7 +96,7 @@ def _fit_cause(
         ((want[0], 1 / want[1]), "your beta is bytes per second: seconds per byte is its inverse"),
         (
             _line(sizes, times, [1.0] * len(sizes)),
-            "this is plain least squares, and it listens to the largest message only: its error in "
+            "this is plain least squares, and it listens only to the largest message: its error in "
             "seconds dwarfs all others. Divide each equation by its time",
         ),
         (

@@ -132,7 +132,7 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
 
 
 def _note(inputs: tuple[torch.Tensor], output: torch.Tensor, passes: list[str]) -> None:
-    """Put down each forward with its rows, and the backward of it when that begins."""
+    """Notes each forward with its rows, and the backward of it when that begins."""
     passes.append(f"forward of {len(inputs[0])} rows")
     if output.requires_grad:
         output.register_hook(lambda _: passes.append("backward"))

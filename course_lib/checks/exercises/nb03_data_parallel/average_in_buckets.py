@@ -117,7 +117,7 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
 
 
 def _note_arrival(output: torch.Tensor, times: list[float]) -> None:
-    """Put down when backward comes to this output, before the gradients of its layer exist."""
+    """Notes when backward comes to this output, before the gradients of its layer exist."""
     output.register_hook(lambda _: times.append(time.monotonic()))
 
 

@@ -135,7 +135,7 @@ EXERCISE = Exercise(
     judge=_judge_efficiency,
     hints=(
         """
-        A GPU alone needs forward + backward for a step. In a team it needs longer, because it
+        By itself a GPU takes forward + backward for a step. In a group it takes longer, since it
         waits at the end for the last bucket. The efficiency is the first over the second. So when
         does the last bucket arrive?
         """,

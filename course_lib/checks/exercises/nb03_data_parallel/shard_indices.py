@@ -232,7 +232,7 @@ EXERCISE = Exercise(
         drawn with it, as a list; and of that every world_size-th, from number `rank` on.
         """,
     ),
-    passed="each sample is read once an epoch, and every epoch has an order of its own",
+    passed="each sample is read once per epoch, and every epoch has an order of its own",
     contract=Contract(
         any_order=True,
         allowed=frozenset(),

@@ -92,7 +92,7 @@ EXERCISE = Exercise(
     ),
     passed="8bsh(t-1)/t elements per layer, however many weights the layer has",
     contract=Contract(
-        takes="whole numbers; the result is a number, also where t does not divide h",
+        takes="whole numbers; the result is a number, even where t does not divide h",
         allowed=frozenset(),
     ),
 )

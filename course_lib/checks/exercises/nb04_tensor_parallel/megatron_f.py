@@ -84,7 +84,7 @@ EXERCISE = Exercise(
     ),
     passed="nothing forward, one all-reduce backward, and the residual keeps its own gradient",
     contract=Contract(
-        takes="x of any shape, also of none (a single number); the gradient that backward is "
+        takes="x of any shape, even none (a single number); the gradient that backward is "
         "handed stays as it was",
         allowed=frozenset({"all_reduce"}),
         sends="none forward, one of x's size backward",

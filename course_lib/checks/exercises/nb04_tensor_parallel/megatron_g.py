@@ -86,7 +86,7 @@ EXERCISE = Exercise(
     ),
     passed="one all-reduce forward, nothing backward",
     contract=Contract(
-        takes="x of any shape, also of none (a single number)",
+        takes="x of any shape, even none (a single number)",
         allowed=frozenset({"all_reduce"}),
         sends="one of x's size forward, none backward",
     ),

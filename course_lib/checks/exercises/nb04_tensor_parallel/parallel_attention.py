@@ -103,10 +103,10 @@ def _mistakes(ranks: list[Tensors], heads: int, x: torch.Tensor) -> Tensors:
         "what all tokens together give: make it causal, so that none sees a later one": (
             total(causal=False)
         ),
-        "what comes without the division of the scores by the root of a head's size": (
+        "what comes out without the division of the scores by the root of a head's size": (
             total(scale=1.0)
         ),
-        "what comes of scores divided by the root of C, where a head's size is meant": (
+        "what comes out with scores divided by the root of C, where a head's size is meant": (
             total(scale=shape[-1] ** -0.5)
         ),
         "what comes out with query and key swapped": total(names=("key", "query", "value")),
@@ -114,7 +114,7 @@ def _mistakes(ranks: list[Tensors], heads: int, x: torch.Tensor) -> Tensors:
         "into (heads, size), not (size, heads)": total(
             cut=lambda y, heads: y.unflatten(-1, (-1, heads)).movedim(-1, 1)
         ),
-        "what comes if the heads are not transposed back before they are joined": total(
+        "what comes out if the heads are not transposed back before they are joined": total(
             joined=lambda y: y.reshape(*shape[:2], -1)
         ),
         "attention between heads: transpose (B, T, H, D) to (B, H, T, D) first": total(

@@ -122,11 +122,11 @@ def _output_looks(case: Case, rank: int) -> Tensors:
     y = F.gelu(normed @ up.T) @ down.T
     looks = {
         "MLP(norm(x)), without the residual sum: x + ... is expected": y,
-        "what comes without the gain: it is a factor of the norm": (
+        "what comes out without the gain: it is a factor of the norm": (
             x + F.gelu(plain_norm @ up.T) @ down.T
         ),
         "norm(x) + MLP(norm(x)): the residual branch takes x as it is": normed + y,
-        "what comes without the norm": x + F.gelu(x @ up.T) @ down.T,
+        "what comes out without the norm": x + F.gelu(x @ up.T) @ down.T,
         "that of the GeLU's approximation by tanh, and F.gelu(x) itself is expected": (
             x + F.gelu(normed @ up.T, approximate="tanh") @ down.T
         ),
@@ -141,7 +141,7 @@ def _output_looks(case: Case, rank: int) -> Tensors:
 
 
 def _gradient_looks(case: Case, rank: int) -> Tensors:
-    """What comes of the gradient of this rank's x, if the gather's backward is another."""
+    """What comes out as the gradient of this rank's x, if the gather's backward is another."""
     data, t = case.data, case.world_size
     own = parts(data["x"], t, 0)[rank].clone().requires_grad_()
     normed = F.layer_norm(own, own.shape[-1:], data["gain"])
@@ -158,11 +158,13 @@ def _gradient_looks(case: Case, rank: int) -> Tensors:
 
     total = added(from_ranks)
     return {
-        "what this rank's columns alone have to say: backward, the gather adds up what all ranks "
+        "what only this rank's columns have to say: backward, the gather adds up what all ranks "
         "have to say about this rank's tokens (reduce-scatter)": through_norm(from_ranks[rank]),
-        f"what comes if the MLP's part is added up {t} times over: the reduce-scatter adds it up "
-        "already, so x takes no f": through_norm(t * total),
-        "what comes of an average, where the gather's backward is a sum": through_norm(total / t),
+        f"what comes out if the MLP's part is added up {t} times over: the reduce-scatter adds it "
+        "up already, so x takes no f": through_norm(t * total),
+        "what comes out of an average, where the gather's backward is a sum": through_norm(
+            total / t
+        ),
         "that of only the residual branch: the MLP is cut off from x": through_norm(0 * total),
     }
 

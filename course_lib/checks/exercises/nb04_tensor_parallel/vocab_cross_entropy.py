@@ -1,7 +1,7 @@
 """The loss of a language model, split by vocabulary.
 
 vocab_cross_entropy(logits, targets) -> mean loss over all tokens, the same on every rank
-    logits (B, T, V/t) are this rank's, targets (B, T) the same everywhere. At most four numbers a
+    logits (B, T, V/t) are this rank's, targets (B, T) the same everywhere. At most four numbers per
     token are all-reduced, never the logits.
 """
 
@@ -155,17 +155,19 @@ def _mistakes(logits: torch.Tensor, targets: torch.Tensor, t: int) -> Tensors:
     total = added(z.exp().sum(-1) for z in shifted)
     target = added(at_target(z, r) for r, z in enumerate(shifted))
     return {
-        "what comes if each rank subtracts the largest of its own logits: they must all subtract "
-        "the same": (
+        "what comes out if each rank subtracts the largest of its own logits: they must all "
+        "subtract the same": (
             added(z.exp().sum(-1) for z in by_rank).log()
             - added(at_target(z, r) for r, z in enumerate(by_rank))
         ).mean(),
         "a sum of logarithms: add the exponentials up over the ranks, then take the log": (
             added(z.exp().sum(-1).log() for z in shifted) - target
         ).mean(),
-        "what comes if the largest is subtracted in the sum only: subtract it from the target's "
-        "logit as well": (total.log() - added(at_target(p, r) for r, p in enumerate(own))).mean(),
-        "what comes if ranks that do not have the target add some other logit: they add zero": (
+        "what comes out if the largest is subtracted in the sum only: subtract it from the "
+        "target's logit as well": (
+            total.log() - added(at_target(p, r) for r, p in enumerate(own))
+        ).mean(),
+        "what comes out if ranks that do not have the target add some other logit: they add zero": (
             total.log() - added(at_target(z, r, zeros=False) for r, z in enumerate(shifted))
         ).mean(),
         "log of the sum without the target's logit": total.log().mean(),

@@ -79,7 +79,7 @@ EXERCISE = Exercise(
     ),
     passed="as fast as GPipe, with min(m, p - s) microbatches in flight on stage s",
     contract=Contract(
-        takes="p and m from 1 on, also m < p; "
+        takes="p and m from 1 on, even m < p; "
         "returns one row per rank, of (kind, stage, microbatch)",
         allowed=frozenset(),
         holds="stage s has min(m, p - s) microbatches in flight at most",

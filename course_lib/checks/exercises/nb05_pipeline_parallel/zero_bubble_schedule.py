@@ -99,7 +99,7 @@ EXERCISE = Exercise(
     ),
     passed="a third of 1F1B's bubble, with no more than p microbatches held",
     contract=Contract(
-        takes="p and m from 1 on, also m < p; "
+        takes="p and m from 1 on, even m < p; "
         "returns one row per rank, of (kind, stage, microbatch)",
         allowed=frozenset(),
         holds="every stage has min(m, p) microbatches between F and W at most",

@@ -112,8 +112,8 @@ def _bus(case: Case, seen: dict[str, Any]) -> Finding | None:
         )
     if seen["left"]:
         return Finding(
-            "the parameters are right, but the gradients stay on the device: it is to hold 2 bytes "
-            "a parameter between steps, so set .grad to None once it is on the host",
+            "the parameters are right, but the gradients stay on the device: it should hold 2 "
+            "bytes per parameter between steps, so set .grad to None once it is on the host",
             expected="0 bytes in .grad",
             got=f"{seen['left']} bytes",
         )

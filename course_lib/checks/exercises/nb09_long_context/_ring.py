@@ -99,7 +99,7 @@ def forward_mistakes(case: Case, rank: int, visible: Visible) -> Tensors:
         for step, owner in enumerate(arrived)
     ]
     return {
-        "attention to this rank's own keys alone: nothing of the others has been merged": (
+        "attention to only this rank's own keys: nothing of the others has been merged": (
             pairs[rank][0]
         ),
         "attention to all keys, later ones too: make it causal, by positions": (
@@ -108,16 +108,16 @@ def forward_mistakes(case: Case, rank: int, visible: Visible) -> Tensors:
         "causal by the places in the blocks: what counts are the tokens' positions": (
             over_all(case, rank, lambda a, b: everything.tril())[0]
         ),
-        "what comes if the blocks are added up without their weights: merge them by lse": (
+        "what comes out if the blocks are added up without their weights: merge them by lse": (
             outs.sum(0)
         ),
-        "what comes if the blocks are averaged: merge them by lse": outs.mean(0),
+        "what comes out if the blocks are averaged: merge them by lse": outs.mean(0),
         "the mask of another rank's block: after s steps a rank has the block of rank - s, not "
         "rank + s": merged(masked_by_others)[0],
         "without the last block that arrives: n - 1 steps bring n - 1 blocks, and there is one of "
         "your own": merged([pairs[owner] for owner in arrived[:-1]])[0],
         "without this rank's own block": merged([pairs[owner] for owner in arrived[1:]])[0],
-        "what comes without the division of the scores by the root of D": merged(scale_1)[0],
+        "what comes out without the division of the scores by the root of D": merged(scale_1)[0],
     }
 
 

@@ -86,7 +86,7 @@ def _rows(value: Any, n: int) -> list[list[float]] | Finding:
     if not fits:
         return Finding(f"{expected} are expected", expected=expected, got=kind_of(value))
     if not all(isinstance(x, int | float) for row in rows for x in row):
-        return Finding("the entries are to be numbers", expected=expected, got=str(value)[:80])
+        return Finding("the entries should be numbers", expected=expected, got=str(value)[:80])
     return [list(row) for row in rows]
 
 
@@ -94,7 +94,7 @@ def _cause(got: list[list[float]], wanted: Table, positions: list[torch.Tensor])
     n, block = len(positions), len(positions[0])
     by_owner = [[row[(r - b) % n] for b in range(n)] for r, row in enumerate(wanted)]
     causes = [
-        (by_owner, "entry [r][b] is that of rank b's block here: the columns are to be steps, and "
+        (by_owner, "entry [r][b] is that of rank b's block here: the columns should be steps, and "
          "at step s the block is that of rank (r - s) % n"),
         (_table(positions, owner_at=1), "after s steps rank r holds the block of rank (r - s) % n, "
          "not of r + s: blocks travel to the next rank"),

@@ -107,16 +107,16 @@ def _mistakes(case: Case, rank: int, visible: Visible) -> Tensors:
         return same(a, b) & earlier(a, b) if a == b else same(a, b)
 
     return {
-        "causal in the rank's own block alone: compare positions in every block": (
+        "causal only in the rank's own block: compare positions in every block": (
             over_all(case, rank, in_own_block)[0]
         ),
         "attention across the borders of documents: a token sees only its own": (
             over_all(case, rank, earlier)[0]
         ),
-        "attention to later tokens of the document as well: it is to be causal": (
+        "attention to later tokens of the document as well: it should be causal": (
             over_all(case, rank, same)[0]
         ),
-        "attention to documents with a smaller number as well: the numbers are to be equal": (
+        "attention to documents with a smaller number as well: the numbers should be equal": (
             over_all(case, rank, not_after)[0]
         ),
         **forward_mistakes(case, rank, visible),

@@ -77,10 +77,10 @@ def _mistakes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.
     size = q.shape[-1]
     weights = scores_of(q, k, visible).exp()
     return {
-        "what comes without the division of the scores by the root of D": (
+        "what comes out without the division of the scores by the root of D": (
             attend(q, k, v, visible, scale=1.0)[0]
         ),
-        "what comes of scores divided by D, and not by its root": (
+        "what comes out with scores divided by D, and not by its root": (
             attend(q, k, v, visible, scale=1 / size)[0]
         ),
         "attention to all keys: some are not visible": (
@@ -103,9 +103,8 @@ def _lse_mistakes(q: torch.Tensor, k: torch.Tensor, visible: torch.Tensor) -> Te
     return {
         "the sum of the exponentials, without its logarithm": lse.exp(),
         "the largest score of each query": largest,
-        "what comes if the largest score, which was subtracted before exp, is not added again": (
-            lse - largest
-        ),
+        "what comes out if the largest score, which was subtracted before exp, is not "
+        "added again": (lse - largest),
         "the logarithm to the base 2: the natural one is expected": lse
         / torch.log(lse.new_tensor(2)),
         "over all keys: some are not visible": scores_of(q, k, torch.ones_like(visible)).logsumexp(

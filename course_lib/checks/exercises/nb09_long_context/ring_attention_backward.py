@@ -118,18 +118,18 @@ def _mistakes(
         return part(_by_blocks(case, **changed)[1][name], positions[rank])
 
     looks = {
-        "what comes if the gradient of the scores lacks the factor 1/sqrt(D)": whole(scale=1.0),
-        "what comes without the row sums of grad_out * out: the softmax's own gradient": (
+        "what comes out if the gradient of the scores lacks the factor 1/sqrt(D)": whole(scale=1.0),
+        "what comes out without the row sums of grad_out * out: the softmax's own gradient": (
             whole(delta=False)
         ),
     }
     if n == 1:
         return looks
     looks |= {
-        "what comes if each block has a softmax of its own: take lse as given, of all keys": (
+        "what comes out if each block has a softmax of its own: take lse as given, of all keys": (
             whole(by_block=True)
         ),
-        "this rank's own part alone: the others' are missing": parts_of[rank, rank][name],
+        "only this rank's own part: the others' are missing": parts_of[rank, rank][name],
     }
     if name != "grad_q":
         for step in range(1, n):

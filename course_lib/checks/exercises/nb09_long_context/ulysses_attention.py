@@ -115,7 +115,7 @@ def _refused(case: Case, observation: Observation) -> Finding | None:
                 got=seen["refused"] or "an empty message",
             )
         if observation.trace.of(rank):
-            return Finding("the ValueError is to come before anything is sent", rank)
+            return Finding("the ValueError should come before anything is sent", rank)
     return None
 
 

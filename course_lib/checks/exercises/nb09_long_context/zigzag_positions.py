@@ -101,7 +101,7 @@ def _cause(got: list, wanted: list, length: int, n: int, rank: int) -> str:
          "last one, number 2n - 1 - rank"),
         (second + chunks[rank], "the right tokens, but not in ascending order: the chunk from the "
          "front comes first"),
-        (chunks[rank] + second[::-1], "the right tokens, but the second chunk is turned round: "
+        (chunks[rank] + second[::-1], "the right tokens, but the second chunk is reversed: "
          "each chunk stays as it is"),
         (chunks[rank] + chunks[2 * n - 2 - rank], "the last chunk has the number 2n - 1, so the "
          "second one is 2n - 1 - rank"),

@@ -82,7 +82,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         want = number * (f * p).sum()
         whole = number * (f * torch.stack(means).mean(0)).sum()
         looks = {
-            "made of this rank's choices alone. The product of two means over the ranks is not the "
+            "made of only this rank's choices. The product of two means over the ranks is not the "
             "mean of the products: f is that of all ranks": number * (shares[rank] * p).sum(),
             "the sum without the factor E: with it, an even spread gives 1": want / number,
             "the loss of the whole batch, on every rank: that needs P of all ranks, and this "

@@ -96,7 +96,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             if len(calls) > 1:
                 return Finding(
                     "the numbers are right, but an expert ran more than once: on all its rows at "
-                    "once it is one large product in place of several small ones",
+                    "once it is one large product instead of several small ones",
                     rank,
                     expected=f"one call of expert {rank * number // n + expert}",
                     got=f"calls with {calls} rows",

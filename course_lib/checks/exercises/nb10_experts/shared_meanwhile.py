@@ -110,7 +110,7 @@ def _order(
     for name, found in zip(_NAMES, calls, strict=True):
         if len(found) != 1:
             return Finding(
-                f"the numbers are right, but {name} is to be called once",
+                f"the numbers are right, but {name} should be called once",
                 rank,
                 expected="1 call",
                 got=f"{len(found)}",
@@ -192,7 +192,7 @@ EXERCISE = Exercise(
     ),
     passed="each exchange begins before a shared expert, and is waited for after it",
     contract=Contract(
-        takes="rows sorted by rank, any sizes; no gradients are asked for here",
+        takes="rows sorted by rank, any sizes; no gradients are needed here",
         allowed=frozenset({"all_to_all"}),
         sends="two, of the rows there and of their outputs back",
         overlaps="shared[0] runs while rows travel there, shared[1] while outputs travel back",
