@@ -1,13 +1,12 @@
 """Words that this course does not use, and what it says instead: docs/style.md.
 
 Each kind was found in a text once. What is looked at is all that somebody reads: pages, lessons,
-hints, messages, docstrings and comments, and what the lessons print.
+hints, messages, docstrings and comments.
 """
 
 import re
 import subprocess
 
-import nbformat
 import pytest
 
 _UNIT = (
@@ -39,10 +38,6 @@ KINDS = {
     "differ from": r"\bothers than those\b",
 }
 _EXEMPT = ("docs/style.md", "docs/exercises.md", "tests/house/test_words.py")
-_PLURAL = re.compile(
-    r"(?<![\d.,/=+\-] )(?<![\d.,/\-])\b1 "
-    r"(?!(?:is|was|has|does|less|receives|sends|times)\b)[a-z]+s\b"
-)
 
 
 @pytest.fixture(scope="module")
@@ -102,20 +97,3 @@ def test_each_kind_is_found(text):
 )
 def test_other_sentences_are_left_alone(text):
     assert not any(re.search(pattern, text) for pattern in KINDS.values())
-
-
-def printed(notebook) -> list[str]:
-    outputs = [o for cell in notebook.cells if cell.cell_type == "code" for o in cell.outputs]
-    texts = [o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in outputs]
-    return [*texts, *("\n".join(o.get("traceback", [])) for o in outputs)]
-
-
-def test_one_thing_is_not_printed_as_several(root):
-    """Not "1 pieces": `course_lib.text.counted`, or a sentence that needs no plural."""
-    found = [
-        f"{file.stem}: {match.group()}"
-        for file in sorted((root / "solutions").glob("*.ipynb"))
-        for text in printed(nbformat.read(file, as_version=4))
-        for match in _PLURAL.finditer(text)
-    ]
-    assert found == []

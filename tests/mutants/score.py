@@ -81,7 +81,7 @@ def mutants(exercise: Exercise) -> list[Mutant]:
 def put_to_the_check(mutant: Mutant, timeout: float | None = None) -> Fate:
     """Define the mutant and check it; one that cannot be defined is rejected too.
 
-    timeout: seconds for the ranks of each run, in place of the exercise's own.
+    timeout: seconds for the ranks of each run, instead of the exercise's own.
     """
     exercise = all_exercises()[mutant.exercise]
     try:

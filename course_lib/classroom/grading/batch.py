@@ -218,7 +218,7 @@ class _Batch:
             return verdict
 
     def _take(self, exercise: Exercise, needed: Needed) -> dict:
-        """A new verdict. Who ran out of time has a second go: the machine may have been busy."""
+        """A new verdict. What ran out of time gets a second go: the machine may be busy."""
         verdict = self._run(exercise, needed)
         if verdict.out_of_time:
             verdict = self._run(exercise, needed)

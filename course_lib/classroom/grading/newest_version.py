@@ -33,7 +33,7 @@ class Sorted:
             if called and not taken[lesson].sources:
                 lesson = called
             if called and called != lesson:
-                reason = f"is called like {called}, and answers {lesson}"
+                reason = f"is named like {called}, and answers {lesson}"
                 self.odd.append((notebook.path, reason, notebook.content))
             if not taken[lesson].sources and not called:
                 reason = "is no notebook of this course: none of its cells answers an exercise"
