@@ -812,7 +812,7 @@ staleness_explorer()
 # ## 11. At scale
 #
 # ResNet-50 has 25.6 million parameters, in float32 102 MB. Suppose machines have 10 Gbit/s links,
-# and nothing overlaps.
+# and nothing is sent while a GPU computes.
 
 # %%
 resnet_bytes, ten_gigabits = 4 * 25.6e6, 10e9 / 8

@@ -629,6 +629,10 @@ cost_curves(
 )
 
 # %% [markdown]
+# **Explain.** On the left the curve is flat: there only $\alpha$ counts. On the right the time
+# grows in proportion to the size: there only $\beta$ counts. Points lie off the curve where a
+# machine is not that simple, for example where a tensor no longer fits into a cache.
+#
 # ### What the ring pays
 #
 # The ring takes $2(n-1)$ steps, each with one message of $S/n$ bytes:

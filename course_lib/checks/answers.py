@@ -1,4 +1,4 @@
-"""On a rank: call the answer and put down, as plain values, what it did to its arguments."""
+"""On a rank: call the answer and note, as plain values, what it did to its arguments."""
 
 import decimal
 import fractions

@@ -92,7 +92,7 @@ EXERCISE = Exercise(
     passed="every rank has its own number",
     contract=Contract(
         anew=True,
-        takes="any size, also 0",
+        takes="any size, even 0",
         allowed=frozenset(),
     ),
 )

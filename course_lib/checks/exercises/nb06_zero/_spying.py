@@ -1,4 +1,4 @@
-"""On a rank: train with an answer that partitions the optimizer, and put down what it holds.
+"""On a rank: train with an answer that partitions the optimizer, and note what it holds.
 
 The answer gets a maker of optimizers that remembers what it made. So the check can see every
 optimizer: how many bytes of state it has, and which gradients it steps with.

@@ -251,7 +251,7 @@ EXERCISE = Exercise(
     passed="one norm on all ranks, every element counted once, for one number sent",
     contract=Contract(
         changes=("shards", "replicated"),
-        takes="gradients of any floating dtype, empty ones, and None; also no gradient at all",
+        takes="gradients of any floating dtype, empty ones, and None; or no gradient at all",
         holds="gradients are scaled in place",
         allowed=frozenset({"all_reduce", "all_gather", "reduce_scatter"}),
     ),
