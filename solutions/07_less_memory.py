@@ -706,10 +706,10 @@ for per_step in (1_000, 4_000, 5_000, 16_000, 64_000):
 # %%
 from course_lib.simulate import memory_jobs
 
-for name, job in memory_jobs.JOBS.items():
+for number, (name, job) in enumerate(memory_jobs.JOBS.items(), 1):
     needed = 16 * job.layers * job.parameters, job.layers * job.activations["none"]
     took = 3 * job.layers * job.forward, job.layers * job.one_pass
-    print(f"{name:29} {job.memory / 1e9:2.0f} GB; ", end="")
+    print(f"{number}  {name:29} {job.memory / 1e9:2.0f} GB; ", end="")
     print("states {:3.0f}, activations {:3.0f}; ".format(*(n / 1e9 for n in needed)), end="")
     print("computing {:.2f} s, one pass {:.2f} s".format(*took))
 
@@ -735,7 +735,8 @@ guess_nothing = [3]
 #
 # Return `(zero, offload, recompute)`, such as `(2, False, "selective")`: the fastest way that fits.
 # `zero` is the stage, 0 to 3. `offload` is for stages 2 and 3, where a device has its own share of
-# the gradients to send down. What must fit is a device at its worst moment:
+# the gradients to send down (a single device, all of them). What must fit is a device at its worst
+# moment:
 #
 # - the states of all layers: 2 + 2 + 12 bytes per parameter, of which stage 1 divides the 12 by the
 #   number of devices, stage 2 the gradients too, stage 3 all three. With `offload` only the
@@ -783,8 +784,8 @@ def decisions(choose):
             return memory_jobs.seconds(job, memory_jobs.Way(*way))
 
         zero, offload, recompute = choose(asked, seconds)
-        where = "offloaded" if offload else "on the device"
-        print(f"{number}  {name:29} ZeRO-{zero}, {where:13}, recompute {recompute:9}", end="")
+        where = "offloaded," if offload else "on the device,"
+        print(f"{number}  {name:29} ZeRO-{zero}, {where:14} recompute {recompute:9}", end="")
         print(f"{seconds(zero, offload, recompute):6.2f} s")
 
 
