@@ -8,12 +8,11 @@ layer_traffic(b, s, h, t, element_size) -> bytes that each rank sends in one lay
 import random
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks import formulas
+from course_lib.checks.answers import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
 
-_EXACT = 1e-9
 _HALF = (
     "this is half of it: count forward and backward, attention and MLP; and a ring sends 2(t-1)/t "
     "of a tensor, not (t-1)/t"
@@ -39,12 +38,7 @@ def _on_rank(answer: Any, case: Case) -> Any:
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
     b, s, h, t, e = case.data["size"]
-    got, want = number(observation.values[0]), 8 * b * s * h * (t - 1) / t * e
-    if got is None:
-        kind = kind_of(observation.values[0])
-        return Finding(f"one number is expected: this is {kind}", got=kind)
-    if close(got, want, _EXACT):
-        return None
+    want = 8 * b * s * h * (t - 1) / t * e
     causes = [
         (0, "t > 1 ranks do send something"),
         (want / e, "these are elements: each has `element_size` bytes"),
@@ -62,13 +56,8 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         (want * t, "this is what all ranks send together: this asks for what each one sends"),
         (want / t, "every rank's summand has the size of the whole output, not 1/t of it"),
     ]
-    fits = dict.fromkeys(cause for value, cause in causes if close(got, value, _EXACT))
-    return Finding(
-        "; or ".join(fits)
-        or "count the all-reduces of a layer, and what a ring sends for one of them",
-        expected=f"{want:,.0f} bytes",
-        got=f"{got:,.0f} bytes",
-    )
+    rule = "count the all-reduces of a layer, and what a ring sends for one of them"
+    return formulas.answered(observation.values[0], want, causes, rule)
 
 
 EXERCISE = Exercise(

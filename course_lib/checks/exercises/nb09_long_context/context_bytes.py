@@ -9,13 +9,13 @@ context_bytes(tokens, n, heads, kv_heads, head_size, element_size) -> (ring, all
 import random
 from typing import Any
 
+from course_lib.checks import compare, formulas
 from course_lib.checks.answers import plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, numbers
+from course_lib.checks.numbers import numbers
 from course_lib.text import counted
 
-_EXACT = 1e-9
 _WAYS = ("ring", "all_gather", "ulysses")
 
 
@@ -53,56 +53,66 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         )
     wanted = _exact(*case.data["size"])
     for way, mine, exact in zip(_WAYS, got, wanted, strict=True):
-        if not close(mine, exact, _EXACT):
-            return Finding(
-                f"{way}: {_cause(way, mine, exact, *case.data['size'])}",
-                expected=f"{exact:,.0f} bytes",
-                got=f"{mine:,.0f} bytes",
-            )
+        causes = _causes(way, exact, *case.data["size"])
+        finding = formulas.differs(mine, exact, causes, _rule(way, case.data["size"][1]))
+        if finding:
+            return compare.titled(way, finding)
     return None
 
 
-def _cause(
-    way: str, got: float, want: float, tokens: int, n: int, heads: int, kv_heads: int, *rest: int
-) -> str:
-    head_size, e = rest
-    block = 2 * tokens // n * kv_heads * head_size * e
+def _rule(way: str, n: int) -> str:
+    if n == 1:
+        return "one rank has nobody to send to"
+    if way == "ulysses":
+        return "(n - 1)/n of q, k, v and of the output go elsewhere, of T/n tokens each"
+    return "n - 1 blocks go through every rank, each the keys and values of T/n tokens"
+
+
+def _causes(
+    way: str,
+    want: float,
+    tokens: int,
+    n: int,
+    heads: int,
+    kv_heads: int,
+    head_size: int,
+    element_size: int,
+) -> list[tuple[float, str]]:
+    if n == 1:
+        return []
+    head = 2 * tokens // n * head_size * element_size  # of a rank's tokens, twice
+    block, share = head * kv_heads, (n - 1) / n
     causes = [
-        (want / e, "these are elements: each has `element_size` bytes"),
+        (want / element_size, "these are elements: each has `element_size` bytes"),
         (want * n, "this is what all ranks send together: this asks for what each one sends"),
-        (want / 2, "half of it: keys and values are two tensors" if way != "ulysses" else
-         "half of it: what goes to the heads' ranks has to come back"),
         (want * 3, "backward is in it: the forward pass is expected"),
-    ]  # fmt: skip
+    ]
     if way != "ulysses":
         causes += [
+            (want / 2, "half of it: keys and values are two tensors"),
             (n * block, "n blocks: the last one that arrives is not handed on, so n - 1"),
             (block, "one block: every one but your own comes through you, n - 1 in all"),
             (want * heads / kv_heads, "keys and values have kv_heads heads, and not all heads"),
-            (block * (n - 1) / n, "a block is the tokens of one rank: T/n, and not T/n^2"),
+            (block * share, "a block is the tokens of one rank: T/n, and not T/n^2"),
             (n * block * (n - 1), "a block is the tokens of one rank, T/n, and not all T"),
         ]
-    else:
-        out = 2 * tokens // n * head_size * e
-        share = (n - 1) / n
-        causes += [
-            (out * (heads + kv_heads), "(n - 1)/n is missing: the part of one's own heads stays"),
-            (out * 2 * heads * share, "keys and values have kv_heads heads, and not all heads"),
-            (out / 2 * (heads + 2 * kv_heads) * share, "q, k and v go out, and the output comes "
-             "back: it is as large as q"),
-            (want * n, "each rank sends its own tokens, T/n, and not all T"),
-            (out * (heads + kv_heads) * (n - 1), "each rank sends (n - 1)/n of its own, not n - 1 "
-             "times all of it: the others get different parts"),
-        ]  # fmt: skip
-    fits = dict.fromkeys(why for value, why in causes if value and close(got, value, _EXACT))
-    if n == 1:
-        return "one rank has nobody to send to"
-    rule = (
-        "n - 1 blocks go through every rank, each the keys and values of T/n tokens"
-        if way != "ulysses"
-        else "(n - 1)/n of q, k, v and of the output go elsewhere, of T/n tokens each"
-    )
-    return "; or ".join(fits) or rule
+        return causes
+    causes += [
+        (want / 2, "half of it: what goes to the heads' ranks has to come back"),
+        (want / share, "(n - 1)/n is missing: the part of one's own heads stays"),
+        (head * 2 * heads * share, "keys and values have kv_heads heads, and not all heads"),
+        (
+            head / 2 * (heads + 2 * kv_heads) * share,
+            "q, k and v go out, and the output comes back: it is as large as q",
+        ),
+        (want * n, "each rank sends its own tokens, T/n, and not all T"),
+        (
+            want * n,
+            "each rank sends (n - 1)/n of its own, not n - 1 times all of it: the others get "
+            "different parts",
+        ),
+    ]
+    return causes
 
 
 EXERCISE = Exercise(

@@ -8,12 +8,10 @@ expert_traffic(tokens, hidden, k, n, element_size) -> bytes that each rank sends
 import random
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks import formulas
+from course_lib.checks.answers import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
-
-_EXACT = 1e-9
 
 
 def _cases(rng: random.Random) -> list[Case]:
@@ -35,12 +33,7 @@ def _on_rank(answer: Any, case: Case) -> Any:
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
     t, h, k, n, e = case.data["size"]
-    got, want = number(observation.values[0]), 4 * t * k * h * (n - 1) / n * e
-    if got is None:
-        kind = kind_of(observation.values[0])
-        return Finding(f"one number is expected: this is {kind}", got=kind)
-    if close(got, want, _EXACT):
-        return None
+    want = 4 * t * k * h * (n - 1) / n * e
     causes = [
         (0, "n > 1 ranks do send something"),
         (want / e, "these are elements: each has `element_size` bytes"),
@@ -55,12 +48,8 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         (want * n, "this is what all ranks send together: this asks for what each one sends"),
         (-want, "the sign is wrong: (n-1)/n, not (1-n)/n"),
     ]
-    fits = dict.fromkeys(cause for value, cause in causes if close(got, value, _EXACT))
-    return Finding(
-        "; or ".join(fits) or "count the rows that leave a rank, and how often in a step",
-        expected=f"{want:,.0f} bytes",
-        got=f"{got:,.0f} bytes",
-    )
+    rule = "count the rows that leave a rank, and how often in a step"
+    return formulas.answered(observation.values[0], want, causes, rule)
 
 
 EXERCISE = Exercise(

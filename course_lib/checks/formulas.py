@@ -1,0 +1,31 @@
+"""Verdicts on a number of bytes that a formula gives."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from .answers import kind_of
+from .exercise import Finding
+from .numbers import close, number
+
+Causes = Iterable[tuple[float, str]]
+"""What other formulas give, and what somebody who got that has missed."""
+
+_EXACT = 1e-9  # relative: some operations in float64
+
+
+def answered(value: Any, want: float, causes: Causes, otherwise: str) -> Finding | None:
+    """Why what was returned is not the number `want`; None if it is."""
+    got = number(value)
+    if got is None:
+        return Finding(f"one number is expected: this is {kind_of(value)}", got=kind_of(value))
+    return differs(got, want, causes, otherwise)
+
+
+def differs(got: float, want: float, causes: Causes, otherwise: str) -> Finding | None:
+    """Why `got` is not `want`; None if it is. otherwise: what to say where no cause fits."""
+    if close(got, want, _EXACT):
+        return None
+    fits = dict.fromkeys(cause for value, cause in causes if close(got, value, _EXACT))
+    return Finding(
+        "; or ".join(fits) or otherwise, expected=f"{want:,.0f} bytes", got=f"{got:,.0f} bytes"
+    )
