@@ -1,5 +1,6 @@
 """Known answers to causal_work."""
 
+import numpy as np
 import torch
 
 from course_lib.checks.known_answers import right, wrong
@@ -45,6 +46,25 @@ def by_plain_loops(positions):
         for s in range(n):
             rows[r][s] = sum(k <= q for q in lists[r] for k in lists[(r - s) % n])
     return tuple(map(tuple, rows))
+
+
+@right
+def in_numpy(positions):
+    places = [np.asarray(each) for each in positions]
+    n = len(places)
+    work = np.empty((n, n), dtype=int)
+    for r, s in np.ndindex(n, n):
+        work[r, s] = np.greater_equal.outer(places[r], places[(r - s) % n]).sum()
+    return work
+
+
+@right
+def one_table_of_all_tokens(positions):
+    """Everybody against everybody, then sums over squares."""
+    n, tokens = len(positions), len(positions[0])
+    place = torch.cat(list(positions))
+    sees = (place[:, None] >= place).view(n, tokens, n, tokens).sum((1, 3))
+    return [sees[r].roll(-1 - r).flip(0).tolist() for r in range(n)]
 
 
 @wrong(says="the columns should be steps")

@@ -1,7 +1,9 @@
 """Known answers to context_bytes."""
 
 from fractions import Fraction
+from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from course_lib.checks.known_answers import right, wrong
@@ -34,6 +36,28 @@ def as_a_tensor_of_three(tokens, n, heads, kv_heads, head_size, element_size):
 def in_fractions(tokens, n, heads, kv_heads, head_size, element_size):
     ring = Fraction(n - 1, n) * 2 * tokens * kv_heads * head_size * element_size
     return [ring, ring, Fraction(heads + kv_heads, n * kv_heads) * ring]
+
+
+@right
+def in_numpy(tokens, n, heads, kv_heads, head_size, element_size):
+    part = tokens // n * head_size * element_size
+    ring = 2 * kv_heads * part * (n - 1)
+    return np.array([ring, ring, 2 * (heads + kv_heads) * part * (n - 1) // n])
+
+
+class Sent(NamedTuple):
+    ring: int
+    all_gather: int
+    ulysses: int
+
+
+@right
+def by_counting_messages(tokens, n, heads, kv_heads, head_size, element_size):
+    row = head_size * element_size
+    block = tokens // n * kv_heads * row
+    hops = [2 * block for _ in range(1, n)]
+    to_each = [tokens // n * (heads // n + kv_heads // n) * row * 2 for _ in range(1, n)]
+    return Sent(sum(hops), sum(hops), sum(to_each))
 
 
 @wrong(says="the last one that arrives is not handed on")

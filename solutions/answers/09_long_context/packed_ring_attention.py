@@ -62,6 +62,37 @@ def product_of_masks(q, k, v, positions, documents):
     return packed(q, k, v, positions, documents, lambda owner: masks[owner])
 
 
+@right
+def who_has_my_documents(q, k, v, positions, documents):
+    """Which blocks matter is known before any of them comes."""
+    rank, first = dist.get_rank(), None
+    mine = set(documents[rank].tolist())
+    wanted = {r for r, each in enumerate(documents) if mine & set(each.tolist())}
+    for owner, keys, values in blocks(k, v):
+        if owner not in wanted:
+            continue
+        visible = sees(positions, owner) & same_document(documents, owner)
+        if not bool(visible.sum()):
+            continue
+        part = partial(q, keys, values, visible)
+        first = part if first is None else merge(*first, *part)
+    return first[0]
+
+
+@right
+def only_the_keys_that_somebody_sees(q, k, v, positions, documents):
+    """Keys that no query of this rank sees are left out of the products."""
+    most = None
+    for owner, keys, values in blocks(k, v):
+        visible = sees(positions, owner) & same_document(documents, owner)
+        (useful,) = visible.any(0).nonzero(as_tuple=True)
+        if useful.numel() == 0:
+            continue
+        part = partial(q, keys[:, :, useful], values[:, :, useful], visible[:, useful])
+        most = merge(*most, *part) if most else part
+    return most[0]
+
+
 @wrong(says="a token sees only its own")
 def across_documents(q, k, v, positions, documents):
     return packed(q, k, v, positions, documents, lambda owner: sees(positions, owner))

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -50,6 +51,34 @@ def with_a_penalty(q, k, v, visible):
     lse = scores.logsumexp(-1)
     weights = torch.exp(scores - torch.nan_to_num(lse, neginf=0.0)[..., None])
     return torch.einsum("bhtk,bhkd->bhtd", weights, v), lse
+
+
+@right
+def query_by_query(q, k, v, visible):
+    """Only the keys that a query sees are looked at."""
+    out, lse = torch.zeros_like(q), q.new_full(q.shape[:-1], -INF)
+    for t, row in enumerate(visible):
+        seen = row.nonzero().flatten()
+        if len(seen) == 0:
+            continue
+        scores = torch.einsum("bhd,bhkd->bhk", q[:, :, t], k[:, :, seen]) / math.sqrt(q.shape[-1])
+        lse[:, :, t] = scores.logsumexp(-1)
+        out[:, :, t] = torch.einsum("bhk,bhkd->bhd", scores.softmax(-1), v[:, :, seen])
+    return out, lse
+
+
+@right
+def in_numpy(q, k, v, visible):
+    queries, keys, values, seen = (x.numpy() for x in (q, k, v, visible))
+    scores = np.einsum("bhtd,bhkd->bhtk", queries, keys) * np.float64(q.shape[-1]) ** -0.5
+    scores = np.where(seen, scores, -np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        largest = np.where(seen.any(-1), scores.max(-1), 0)[..., None]
+        weights = np.exp(scores - largest)
+        total = weights.sum(-1, keepdims=True)
+        out = np.nan_to_num(weights @ values / total)
+        lse = (largest + np.log(total))[..., 0]
+    return torch.from_numpy(out).to(q.dtype), torch.from_numpy(lse).to(q.dtype)
 
 
 @wrong(says="only scores of -inf, and -inf minus -inf is nan")

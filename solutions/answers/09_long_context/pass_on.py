@@ -1,5 +1,7 @@
 """Known answers to pass_on."""
 
+import threading
+
 import torch
 import torch.distributed as dist
 
@@ -62,6 +64,40 @@ def rank_0_receives_first(tensors):
             dist.recv(buffer, src=rank - 1)
         arrived.append(buffer)
     return arrived
+
+
+@right
+def a_thread_that_sends(tensors):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    arrived = [torch.empty_like(tensor) for tensor in tensors]
+    if n == 1:
+        return [a.copy_(t) for a, t in zip(arrived, tensors, strict=True)]
+
+    def send_all():
+        for tensor in tensors:
+            dist.send(tensor, dst=(rank + 1) % n)
+
+    sender = threading.Thread(target=send_all)
+    sender.start()
+    for tensor in arrived:
+        dist.recv(tensor, src=(rank + n - 1) % n)
+    sender.join()
+    return arrived
+
+
+@right
+def with_tags(tensors):
+    """The number of a tensor in the list says which one it is, in whatever order they come."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    if n == 1:
+        return [tensor.clone() for tensor in tensors]
+    arrived, works = {}, []
+    for i in reversed(range(len(tensors))):
+        arrived[i] = torch.empty_like(tensors[i])
+        works.append(dist.irecv(arrived[i], src=(rank - 1) % n, tag=i))
+        works.append(dist.isend(tensors[i], dst=(rank + 1) % n, tag=i))
+    [work.wait() for work in works]
+    return [arrived[i] for i in range(len(tensors))]
 
 
 @wrong(says="all send first")

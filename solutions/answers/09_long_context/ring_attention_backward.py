@@ -1,5 +1,7 @@
 """Known answers to ring_attention_backward."""
 
+import math
+
 import torch
 import torch.distributed as dist
 
@@ -93,6 +95,48 @@ def everything_in_one_message(q, k, v, positions, out, lse, grad_out):
     if n > 1:
         grads = exchange([grads])[0]
     return dq, *grads
+
+
+@right
+def two_rings(q, k, v, positions, out, lse, grad_out):
+    """Keys travel ahead; their gradients wait for the rank's part, and follow."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    delta = (grad_out * out).sum(-1)
+    dq, *mine = gradients(q, k, v, sees(positions, rank), delta, lse, grad_out)
+    sums = None
+    for step in range(1, n):
+        k, v = exchange([k, v])
+        more, *parts = gradients(q, k, v, sees(positions, (rank - step) % n), delta, lse, grad_out)
+        dq += more
+        if sums is not None:
+            parts = [a + b for a, b in zip(parts, exchange(sums), strict=True)]
+        sums = parts
+    if n > 1:
+        for own, rest in zip(mine, exchange(sums), strict=True):
+            own += rest
+    return dq, *mine
+
+
+@right
+def in_einsums(q, k, v, positions, out, lse, grad_out):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    root = math.sqrt(q.shape[-1])
+    delta = torch.einsum("bhtd,bhtd->bht", grad_out, out)[..., None]
+    travellers = {"k": k, "v": v, "dk": torch.zeros_like(k), "dv": torch.zeros_like(v)}
+    dq = q.new_zeros(q.shape)
+    for step in range(n):
+        owner = (rank + n - step) % n
+        seen = positions[owner].unsqueeze(0) <= positions[rank].unsqueeze(1)
+        p = torch.einsum("bhtd,bhkd->bhtk", q / root, travellers["k"]).sub(lse[..., None]).exp()
+        p = torch.where(seen, p, torch.zeros_like(p))
+        ds = p * (torch.einsum("bhtd,bhkd->bhtk", grad_out, travellers["v"]) - delta) / root
+        dq.add_(torch.einsum("bhtk,bhkd->bhtd", ds, travellers["k"]))
+        travellers["dk"] = travellers["dk"] + torch.einsum("bhtk,bhtd->bhkd", ds, q)
+        travellers["dv"] = travellers["dv"] + torch.einsum("bhtk,bhtd->bhkd", p, grad_out)
+        names = ["k", "v", "dk", "dv"] if step + 1 < n else ["dk", "dv"]
+        arrived = exchange([travellers[name] for name in names])
+        travellers |= dict(zip(names, arrived, strict=True))
+    return dq, travellers["dk"], travellers["dv"]
 
 
 @wrong(says="it has not come home")

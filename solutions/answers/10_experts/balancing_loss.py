@@ -43,6 +43,31 @@ def token_by_token(logits, experts):
     return ((logits.softmax(1) @ f) * len(f)).mean()
 
 
+@right
+def choice_by_choice(logits, experts):
+    """Every choice of any rank costs what its expert's probability is."""
+    tokens, number = logits.shape
+    shares = torch.zeros(number, dtype=torch.float64)
+    for expert in experts.reshape(-1).tolist():
+        shares[expert] += 1 / experts.numel() / dist.get_world_size()
+    dist.all_reduce(shares)
+    loss = 0.0
+    for expert, share in enumerate(shares):
+        loss = loss + number * share * logits.softmax(1)[:, expert].sum() / tokens
+    return loss
+
+
+@right
+def with_handles_and_einsum(logits, experts):
+    counts = torch.zeros(logits.size(1), dtype=torch.int64)
+    counts.scatter_add_(0, experts.flatten(), torch.ones_like(experts.flatten()))
+    work = dist.all_reduce(counts, async_op=True)
+    p = F.softmax(logits, dim=-1)
+    work.wait()
+    f = (counts / (experts.numel() * dist.get_world_size())).detach().to(p.dtype)
+    return torch.einsum("te,e->", p, f) * p.shape[1] / p.shape[0]
+
+
 @wrong(says="f is that of all ranks")
 def of_this_rank(logits, experts):
     counts = counted(logits, experts)

@@ -74,6 +74,67 @@ def by_scattering_back(x, experts, number):
     return rows.index_select(0, again), theirs.sum(0), back
 
 
+class Dispatch:
+    """Sorts, sends, sorts again, and knows the way back."""
+
+    def __init__(self, experts, number):
+        (self.tokens, self.k), n = experts.shape, dist.get_world_size()
+        self.order = torch.sort(experts.flatten(), stable=True).indices
+        counts = torch.zeros(number, dtype=torch.int64)
+        counts.index_add_(0, experts.flatten(), torch.ones_like(self.order))
+        theirs = exchanged_counts(counts)
+        self.table = theirs.reshape(n, -1)
+        self.sent = [int(part.sum()) for part in counts.chunk(n)]
+        self.received = [int(row.sum()) for row in self.table]
+
+    def there(self, x):
+        arrived = exchange_with_gradient(x[self.order.div(self.k).long()], self.sent, self.received)
+        pieces = arrived.split(self.table.flatten().tolist())  # rank by rank
+        mine = self.table.shape[1]
+        return torch.cat([piece for e in range(mine) for piece in pieces[e::mine]])
+
+    def back(self, outputs):
+        n, mine = self.table.shape
+        pieces = outputs.split(self.table.T.flatten().tolist())  # expert by expert
+        leaving = torch.cat([piece for r in range(n) for piece in pieces[r::n]])
+        home = exchange_with_gradient(leaving, self.received, self.sent)
+        place = torch.empty_like(self.order)
+        place[self.order] = torch.arange(len(place))
+        return home[place].reshape(self.tokens, self.k, outputs.shape[-1])
+
+
+@right
+def in_pieces(x, experts, number):
+    """The rows of one rank for one expert are a piece, and pieces are put in order."""
+    refuse(number)
+    dispatch = Dispatch(experts, number)
+    return dispatch.there(x), dispatch.table.sum(0).tolist(), dispatch.back
+
+
+@right
+def expert_after_expert(x, experts, number):
+    """Who chose each expert, by nonzero; on the way back every row is added to its place."""
+    refuse(number)
+    n, (tokens, k) = dist.get_world_size(), experts.shape
+    mine = number // n
+    chose = [(experts == e).nonzero() for e in range(number)]
+    who = torch.cat(chose)
+    counts = torch.tensor([len(each) for each in chose])
+    theirs = exchanged_counts(counts).view(n, mine)
+    sent = [sum(map(len, chose[r * mine : (r + 1) * mine])) for r in range(n)]
+    arrived = exchange_with_gradient(x[who[:, 0]], sent, theirs.sum(1).tolist())
+    expert = torch.cat([torch.repeat_interleave(torch.arange(mine), row) for row in theirs])
+    again = torch.cat([(expert == e).nonzero()[:, 0] for e in range(mine)])
+
+    def back(outputs):
+        unsorted = outputs[torch.argsort(again)]
+        home = exchange_with_gradient(unsorted, theirs.sum(1).tolist(), sent)
+        result = home.new_zeros(tokens, k, home.shape[1])
+        return result.index_put((who[:, 0], who[:, 1]), home)
+
+    return arrived[again], torch.bincount(expert, minlength=mine), back
+
+
 @wrong(says="sort what has arrived by expert")
 def not_sorted_there(x, experts, number):
     refuse(number)

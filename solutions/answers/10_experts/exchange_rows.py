@@ -48,6 +48,33 @@ def through_flat_numbers(rows, counts):
     return received.view(-1, width), theirs
 
 
+@right
+def as_bytes(rows, counts):
+    """What a row is made of does not matter to those who carry it."""
+    theirs = their_counts(counts)
+    width = rows.shape[1] * rows.element_size()
+    packed, arrived = (
+        rows.view(torch.uint8),
+        torch.empty(int(theirs.sum()), width, dtype=torch.uint8),
+    )
+    dist.all_to_all_single(arrived, packed, theirs.tolist(), counts.tolist())
+    return arrived.view(rows.dtype), theirs
+
+
+@right
+def by_keywords(rows, counts):
+    from_each = torch.full_like(counts, -1)
+    dist.all_to_all_single(output=from_each, input=counts)
+    result = torch.zeros((from_each.sum().item(), *rows.shape[1:]), dtype=rows.dtype)
+    dist.all_to_all_single(
+        output=result,
+        input=rows.contiguous(),
+        output_split_sizes=from_each.numpy().tolist(),
+        input_split_sizes=counts.numpy().tolist(),
+    )
+    return result, from_each
+
+
 @wrong(says="an all-to-all of the counts comes first")
 def with_its_own_counts(rows, counts):
     received = torch.zeros_like(rows)

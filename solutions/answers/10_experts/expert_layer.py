@@ -47,6 +47,27 @@ def weights_there(x, experts, weights, local):
     return back(outputs).view(len(x), k, -1).sum(1)
 
 
+@right
+def in_a_loop_with_a_matrix_product(x, experts, weights, local):
+    rows, counts, back = dispatched(x, experts, len(local) * dist.get_world_size())
+    made, start = [], 0
+    for number, expert in enumerate(local):
+        end = start + int(counts[number])
+        made.append(expert(rows[start:end]))
+        start = end
+    answers = back(torch.vstack(made))  # (T, k, C)
+    return torch.bmm(weights.unsqueeze(1), answers).squeeze(1)
+
+
+@right
+def weighed_choice_by_choice(x, experts, weights, local):
+    rows, counts, back = dispatched(x, experts, dist.get_world_size() * len(local))
+    pieces = torch.split(rows, list(map(int, counts)))
+    outputs = torch.cat(list(map(lambda expert, piece: expert(piece), local, pieces)))
+    answers = back(outputs).unbind(1)
+    return sum(weight[:, None] * answer for weight, answer in zip(weights.T, answers, strict=True))
+
+
 @wrong(says="each is multiplied by its weight first")
 def without_weights(x, experts, weights, local):
     return made(x, experts, local).sum(1) + 0 * weights.sum()

@@ -34,6 +34,37 @@ def by_sorting(logits, k):
     return experts, F.normalize(weights, p=1, dim=1) if k > 1 else weights, counts
 
 
+@right
+def best_after_best(logits, k):
+    """The largest, then the largest of the rest, k times."""
+    left, chosen = logits.clone(), []
+    for _ in range(k):
+        best = left.argmax(dim=1)
+        chosen.append(best)
+        left = left.scatter(1, best[:, None], -torch.inf)
+    experts = torch.stack(chosen, dim=1)
+    probabilities = torch.softmax(logits, dim=1)
+    weights = torch.take_along_dim(probabilities, experts, dim=1)
+    if k != 1:
+        weights = weights / weights.sum(dim=1).unsqueeze(1)
+    counts = torch.zeros(logits.size(1), dtype=torch.int64)
+    return (
+        experts,
+        weights,
+        counts.index_add(0, experts.flatten(), torch.ones_like(experts).flatten()),
+    )
+
+
+@right
+def with_histc_and_exponentials(logits, k):
+    exponentials = (logits - logits.amax(1, keepdim=True)).exp()
+    largest, experts = torch.sort(exponentials, 1, descending=True)
+    largest, experts = largest[:, :k], experts[:, :k]
+    total = largest.sum(1, True) if k > 1 else exponentials.sum(1, True)
+    counts = torch.histc(experts.float(), logits.shape[1], 0, logits.shape[1]).long()
+    return experts, largest / total, counts
+
+
 @wrong(says="divide them by their sum over the k chosen")
 def not_normalised(logits, k):
     weights, experts = logits.softmax(-1).topk(k)

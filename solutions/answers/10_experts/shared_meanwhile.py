@@ -50,6 +50,50 @@ def with_inner_functions(rows, sent, received, run, x, shared):
     return returned, first + second
 
 
+@right
+def with_generators(rows, sent, received, run, x, shared):
+    """A journey stops where there is time for something else."""
+
+    def journey(tensor, to, come):
+        arrived = torch.empty(sum(come), tensor.shape[1], dtype=tensor.dtype)
+        work = dist.all_to_all_single(arrived, tensor, come, to, async_op=True)
+        yield
+        work.wait()
+        yield arrived
+
+    there = journey(rows, sent, received)
+    next(there)
+    first = shared[0](x)
+    back = journey(run(next(there)), received, sent)
+    next(back)
+    second = shared[1](x)
+    return next(back), torch.add(first, second)
+
+
+class Under:
+    """What is computed inside of `with` hides a message."""
+
+    def __init__(self, tensor, to, come):
+        self.result = torch.empty(sum(come), tensor.shape[1], dtype=tensor.dtype)
+        self.arguments = self.result, tensor.contiguous(), come, to
+
+    def __enter__(self):
+        self.work = dist.all_to_all_single(*self.arguments, async_op=True)
+        return self
+
+    def __exit__(self, *_):
+        self.work.wait()
+
+
+@right
+def with_a_context(rows, sent, received, run, x, shared):
+    with Under(rows, sent, received) as there:
+        own = shared[0](x).clone()
+    with Under(run(there.result), received, sent) as back:
+        own += shared[1](x)
+    return back.result, own
+
+
 @wrong(says="the rank waits in the call")
 def blocking(rows, sent, received, run, x, shared):
     arrived = rows.new_empty(sum(received), rows.shape[1])

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -44,6 +45,29 @@ def expert_by_expert(experts, number, factor):
         found = (expert == experts.T).nonzero()[:most]
         kept[found[:, 0], found[:, 1]] = True
     return kept.T
+
+
+@right
+def in_numpy(experts, number, factor):
+    chosen = experts.numpy()
+    places = math.ceil(factor * chosen.size / number)
+    row = chosen.T.ravel()
+    kept = np.zeros(row.shape, dtype=bool)
+    for expert in range(number):
+        kept[np.flatnonzero(row == expert)[:places]] = True
+    return torch.from_numpy(kept.reshape(chosen.shape[::-1]).T.copy())
+
+
+@right
+def by_a_stable_sort(experts, number, factor):
+    """Sorted by expert, a choice's place is how far it is from where its expert begins."""
+    row = torch.cat(experts.unbind(1))
+    ordered, index = row.sort(stable=True)
+    begins = torch.searchsorted(ordered, ordered)
+    place = torch.arange(len(row)) - begins
+    kept = torch.empty(len(row), dtype=torch.bool)
+    kept[index] = place < capacity(experts, number, factor)
+    return torch.stack(kept.chunk(experts.shape[1]), dim=1)
 
 
 @wrong(says="no second choice is served before a first one")
