@@ -194,7 +194,7 @@ print("your guess for the average of the means:", guessed(guess_mean))
 # %% [markdown]
 # **Explain.** Only the last one is the gradient of the big batch. A loss with `reduction="sum"` is
 # off by the number of rows per rank once DDP has averaged it, and a mean of means counts a row more
-# on the rank with fewer rows. Such a factor does not crash anything: SGD just runs with another
+# on the rank with fewer rows. Such a factor does not crash anything: SGD just runs with a different
 # learning rate, Adam hides it, gradient clipping makes it visible again in odd ways. With *equal*
 # shares the average of the means is right, and that is why it works so often that nobody checks.
 #

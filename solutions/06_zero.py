@@ -23,7 +23,7 @@
 # If you go on with the optional part, you can also
 #
 # - train with sharded parameters, each layer fetched before it is needed;
-# - clip a gradient of which every rank has another part.
+# - clip a gradient of which every rank has a different part.
 #
 # **You need** reduce-scatter and all-gather from [lesson 02](02_ring_all_reduce.ipynb), hooks from
 # [lesson 03](03_data_parallel.ipynb). **It takes** 80 minutes to the end of section 6, without
@@ -1019,7 +1019,7 @@ step_times(run_ranks(time_all, 2, "zero1" in runs, observe=False, timeout=60)[0]
 # `max_norm`, all of it is scaled down to that norm. The norm is the root of the sum of the squares
 # of *all* elements, and now nobody has all elements.
 #
-# - `shards`: parameters of which every rank has another part, perhaps an empty one.
+# - `shards`: parameters of which every rank has a different part, perhaps an empty one.
 # - `replicated`: parameters that all ranks have whole, with equal gradients (a bias that was not
 #   worth cutting).
 #

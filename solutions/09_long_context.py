@@ -829,7 +829,7 @@ print(table(rows))
 #
 # One thing is new: the loss. Each rank has the targets of its own tokens, and the mean is over all
 # targets there are. In this task, sorting, the first tokens of a sequence have no target, so some
-# ranks have fewer than others. The mean of the ranks' means would be another number.
+# ranks have fewer than others. The mean of the ranks' means would be a different number.
 
 # %%
 from course_lib.models import batches, tiny_gpt
@@ -1076,7 +1076,7 @@ for tokens_each in lengths:
 print(table(rows))
 
 # %%
-print("a block is in time from so many tokens per rank on:")
+print("a block arrives in time if each rank has at least so many tokens:")
 for name in ("NVLink 3", "InfiniBand HDR", "10 GbE"):
     needed = 2 * REACHED * KV_HEADS / (HEADS * LINKS[name].bandwidth)
     print(f"  {name:16}{needed:8,.0f}")

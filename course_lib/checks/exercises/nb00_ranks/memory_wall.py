@@ -99,7 +99,8 @@ def _train_cause(got: float, parameters: int, _: int) -> str:
             return likely
     if per_parameter == 18:
         return (
-            "18 bytes are another recipe, which keeps gradients in float32: here they have 2 bytes"
+            "18 bytes are a different recipe, which keeps gradients in float32: here they have 2 "
+            "bytes"
         )
     if per_parameter == 20:
         return (

@@ -1,7 +1,7 @@
 """Gradient clipping by the norm of all gradients, when each rank has only parts of some.
 
 clip_across_shards(shards, replicated, max_norm) -> the norm before clipping
-    shards: parameters of which every rank has another part (perhaps an empty one). replicated:
+    shards: parameters of which every rank has a different part (perhaps an empty one). replicated:
     parameters that every rank has whole, with equal gradients. Gradients are scaled in place by
     max_norm / norm where norm is larger; one without gradient counts nothing.
 """

@@ -29,7 +29,7 @@ from ._units import Layer, Log, Unit, padded
 _SIZE = 8  # bytes of a float64
 
 
-_WIDTHS = (4, 5, 7, 3, 6, 2)  # so that every layer has another size
+_WIDTHS = (4, 5, 7, 3, 6, 2)  # so that every layer has a different size
 
 
 _BATCH = 3
