@@ -99,7 +99,7 @@ def without_gradient(logits, experts):
     return (logits.shape[1] * (f * probabilities(logits.detach())).sum()).requires_grad_()
 
 
-@wrong(says="made of P alone")
+@wrong(says="made of only P")
 def of_probabilities(logits, experts):
     counts = counted(logits, experts)
     dist.all_reduce(counts)

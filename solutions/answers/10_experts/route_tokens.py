@@ -96,7 +96,7 @@ def sigmoid_gate(logits, k):
     return experts, weights / weights.sum(-1, keepdim=True), counted(experts, logits)
 
 
-@wrong(says="also for one that nobody chose")
+@wrong(says="even for one that nobody chose")
 def counts_without_the_idle(logits, k):
     experts, weights, _ = route_tokens(logits, k)
     return experts, weights, torch.bincount(experts.flatten())

@@ -86,7 +86,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             return finding
     block = 2 * case.data["k"].nbytes // n
     nbytes = (n - 1) * block
-    rule = f"a rank hands on n - 1 = {n - 1} blocks, also those in which it sees nothing"
+    rule = f"a rank hands on n - 1 = {n - 1} blocks, even those in which it sees nothing"
     return (
         round_trip(case, observation, nbytes, nbytes, rule)
         or too_large(case, observation)

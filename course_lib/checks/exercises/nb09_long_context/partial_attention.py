@@ -91,7 +91,7 @@ def _mistakes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.
         ),
         "the sum of exp(score) v, which is still to be divided by the sum of exp(score)": weights
         @ v,
-        "what comes of scores set to 0 where they are hidden: exp(0) is 1. Set them to -inf": (
+        "what comes out with hidden scores set to 0: exp(0) is 1. Set them to -inf": (
             (scores_of(q, k, torch.ones_like(visible)) * visible).softmax(-1) @ v
         ),
     }

@@ -95,10 +95,10 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             "n times too much: shares of all ranks were added up, and their mean is expected": want
             * n,
             "k times too much: each of a token's k choices is 1/k of it": want * k,
-            "made of f alone: one factor is a share, the other a mean probability": (
+            "made of only f: one factor is a share, the other a mean probability": (
                 number * (f * f).sum()
             ),
-            "made of P alone: one factor is a share, the other a mean probability": (
+            "made of only P: one factor is a share, the other a mean probability": (
                 number * (p * p).sum()
             ),
         }

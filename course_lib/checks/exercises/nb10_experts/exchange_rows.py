@@ -91,7 +91,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
 def _as_many_as_sent(got: Any, sent: int, received: int, rank: int) -> Finding | None:
     if isinstance(got, torch.Tensor) and got.dim() and sent != received and len(got) == sent:
         return Finding(
-            "these are as many rows as this rank sends, and others send it another number",
+            "these are as many rows as this rank sends, and others send it a different number",
             rank,
             expected=f"{received} rows",
             got=f"{sent} rows",
@@ -145,7 +145,7 @@ EXERCISE = Exercise(
     passed="one exchange of counts, one of rows, and every row sent once",
     contract=Contract(
         anew=True,
-        takes="rows (N, C) of any dtype, N also 0; counts (n,) int64",
+        takes="rows (N, C) of any dtype, N may be 0; counts (n,) int64",
         allowed=frozenset({"all_to_all"}),
         sends="the counts, 8 bytes for each rank, then each row once",
     ),

@@ -153,7 +153,7 @@ EXERCISE = Exercise(
     passed="rows go there, gradients come back, each once",
     contract=Contract(
         anew=True,
-        takes="rows (sum(sent), C), also none at all",
+        takes="rows (sum(sent), C), or none at all",
         allowed=frozenset({"all_to_all"}),
         sends="forward the rows, backward as many gradients, each to one rank",
     ),

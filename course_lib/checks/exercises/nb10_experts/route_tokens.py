@@ -115,7 +115,7 @@ def _wrong_counts(got: Any, experts: torch.Tensor, number: int) -> Finding | Non
     counts = torch.bincount(experts.reshape(-1), minlength=number)
     if isinstance(got, torch.Tensor) and got.dim() == 1 and len(got) < number:
         return Finding(
-            "counts has an entry for every expert, also for one that nobody chose",
+            "counts has an entry for every expert, even for one that nobody chose",
             expected=f"{number} numbers",
             got=f"{len(got)}",
         )
