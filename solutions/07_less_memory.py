@@ -742,7 +742,7 @@ guess_nothing = [3]
 #   number of devices, stage 2 the gradients too, stage 3 all three. With `offload` only the
 #   parameters are on the device;
 # - at stages 2 and 3 the gradients of two layers, whole: of the one in backward and the one on its
-#   way. At stage 3 also the parameters of two layers. Each is 2 bytes per parameter;
+#   way. At stage 3 also the parameters of two layers. Both have 2 bytes per parameter;
 # - the activations: all layers but one keep what `recompute` leaves. The one whose backward runs
 #   has all of them back, as with `"none"`.
 
@@ -794,10 +794,10 @@ if solved(choose_savings):
 print("your guesses:", guessed(guess_offload, guess_everything, guess_nothing))
 
 # %% [markdown]
-# **Explain.** No two of them for the same reason.
+# **Explain.** Six jobs, six reasons.
 #
-# 1. One card has nobody to share with. Its states alone fill it, so they go to the host. Selective
-#    recomputation then makes room at the price of the attention products only.
+# 1. One card has nobody to share with. The states fill it, so they go to the host. Selective
+#    recomputation then makes room, at the price of only the attention products.
 # 2. On this network a step is nothing but passes, so two passes beat the three of ZeRO-3, though
 #    that would fit without the host. ZeRO-2 fits only with offload, and the bus is fast beside such
 #    a network.
