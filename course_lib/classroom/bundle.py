@@ -76,7 +76,7 @@ def leaks_of(folder: Path, course: Course) -> Iterator[str]:
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         shown = file.relative_to(folder).as_posix()
         if shown.startswith(("solutions/", "tests/")):
-            yield f"{shown} is none of a learner's business"
+            yield f"{shown} has no place in a learner's bundle"
         elif file.suffix == ".ipynb":
             notebook = nbformat.read(file, as_version=4)
             lesson = course.lessons[file.stem]
