@@ -763,10 +763,9 @@ run_ranks(losses_for_the_log, 3)
 # line that must move, so that all ranks call the all-gather and only rank 0 prints, and run the
 # cell again.
 #
-# ### Explore
-#
-# The all-gather, run again for every world size that you choose. (Without a running kernel you see
-# four ranks.) How do row sums grow with the number of ranks $n$? And the whole matrix?
+# **Explore.** The all-gather, run again for every world size that you choose. (Without a running
+# kernel you see four ranks.) How do row sums grow with the number of ranks $n$? And the whole
+# matrix?
 #
 # <details><summary>Answer</summary>
 #

@@ -55,6 +55,29 @@ def test_an_exploration_has_answers(lessons):
                 assert "<details>" in near, (name, cell.source[:60])
 
 
+def shows_a_figure(cell, views):
+    """Whether a code cell ends with a picture."""
+    if cell.kind != "code":
+        return False
+    statements = re.findall(r"(?m)^(\w+)\(", cell.source)
+    return bool(statements) and statements[-1] in views
+
+
+def test_a_figure_has_a_message(lessons):
+    """Text follows that is no heading, unless questions about it stand above."""
+    silent = []
+    for name, lesson in lessons.items():
+        code = "\n".join(cell.source for cell in lesson.cells if cell.kind == "code")
+        views = {*re.findall(r"from course_lib\.views\.\w+ import (\w+)", code), "explore"}
+        for at, cell in enumerate(lesson.cells):
+            if shows_a_figure(cell, views):
+                texts_after = [c.source for c in lesson.cells[at + 1 :] if c.kind == "markdown"]
+                asked = "**Explore.**" in lesson.cells[at - 1].source
+                if not asked and texts_after[0].startswith("#"):
+                    silent.append((name, cell.source[-60:]))
+    assert silent == []
+
+
 def test_every_exercise_says_how_hard_it_is_and_how_long_it_takes(lessons):
     for name, lesson in lessons.items():
         said = "\n".join(texts(lesson))
