@@ -1,16 +1,19 @@
 """Small changes to right answers: which there are, and that the checks notice a sample of them."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
 import pytest
 
 from course_lib.checks.registry import all_exercises
+from tests.mutants.__main__ import main
 from tests.mutants.changes import changes
 from tests.mutants.same import SAME
 from tests.mutants.score import Fate, Mutant, fates, mutants, put_to_the_check
 
+BLAME = all_exercises()["blame"]
 EVERY = [mutant for exercise in all_exercises().values() for mutant in mutants(exercise)]
 SAMPLE = EVERY[7::101]  # about twenty, from all over the course
 
@@ -91,7 +94,7 @@ def test_the_readme_says_how_many_there_are():
 def test_what_was_tried_is_not_tried_again(tmp_path, monkeypatch):
     tried = []
 
-    def put(mutant: Mutant) -> Fate:
+    def put(mutant: Mutant, timeout: float | None) -> Fate:
         tried.append(mutant)
         return Fate(mutant, False, "no")
 
@@ -103,10 +106,45 @@ def test_what_was_tried_is_not_tried_again(tmp_path, monkeypatch):
     assert len(tried) == 3
 
 
+def test_who_runs_out_of_a_little_time_gets_all_of_it_at_the_end(monkeypatch):
+    tried = []
+
+    def put(mutant: Mutant, timeout: float | None) -> Fate:
+        tried.append((mutant, timeout is None))
+        slow = mutant is SAMPLE[0] and timeout is not None
+        return Fate(mutant, False, "no", out_of_time=slow)
+
+    monkeypatch.setattr("tests.mutants.score.put_to_the_check", put)
+    found = list(fates(SAMPLE[:2], 1, None))
+    assert tried == [(SAMPLE[0], False), (SAMPLE[1], False), (SAMPLE[0], True)]
+    assert [fate.mutant for fate in found] == [SAMPLE[1], SAMPLE[0]]
+    assert not any(fate.out_of_time for fate in found)
+
+
+def test_what_is_explained_is_tried_only_where_its_exercise_is_named(monkeypatch, capsys):
+    tried = []
+
+    def put(mutant: Mutant, timeout: float | None) -> Fate:
+        tried.append(mutant)
+        return Fate(mutant, False, "no")
+
+    monkeypatch.setattr("tests.mutants.score.put_to_the_check", put)
+    monkeypatch.setattr("tests.mutants.__main__.fates", functools.partial(fates, kept=None))
+    monkeypatch.setattr("tests.mutants.__main__.all_exercises", lambda: {"blame": BLAME})
+    monkeypatch.setattr("tests.mutants.__main__.SAME", {"blame": {}})
+    assert main(["--jobs", "1"]) == 0
+    assert tried == [mutant for mutant in mutants(BLAME) if not mutant.why_same]
+    assert "same.py" not in capsys.readouterr().out
+    tried.clear()
+    assert main(["blame", "--jobs", "1"]) == 0
+    assert tried == mutants(BLAME)
+    assert "same.py" in capsys.readouterr().out
+
+
 def test_what_passed_is_tried_again_when_the_library_has_changed(tmp_path, monkeypatch):
     tried = []
 
-    def put(mutant: Mutant) -> Fate:
+    def put(mutant: Mutant, timeout: float | None) -> Fate:
         tried.append(mutant)
         return Fate(mutant, mutant is SAMPLE[0], "")
 
