@@ -19,6 +19,7 @@ from .laws import all_laws
 from .laws._law import Law
 from .watching import SPAN, Unusable, asked_signature, run_cases
 
+_START_SECONDS = 10.0  # the most that a fresh Python takes to import torch
 UNATTEMPTED = "not attempted yet"  # what the holes of the student notebooks raise
 
 
@@ -27,6 +28,8 @@ class Job:
     """Cases of one world size for the same ranks to go through, under these laws.
 
     may_fail: whether it is no fault if they come to no result.
+    fresh: whether the last rank is a Python of its own.
+    because: what it shows if they come to no result, or to a wrong one.
     calls_before: what the first call counts as (`Call.number`); the laws treat odd ones otherwise.
     """
 
@@ -34,6 +37,8 @@ class Job:
     cases: tuple[Case, ...]
     laws: tuple[Law, ...] = ()
     may_fail: bool = False
+    fresh: bool = False
+    because: str = ""
     calls_before: int = 0
 
     @property
@@ -85,9 +90,10 @@ def collect_job(answer: Callable, job: Job, timeout: float | None = None) -> Out
             run_cases,
             job.world_size,
             (exercise.bare(), answer, job.cases, job.laws, job.calls_before),
-            timeout=timeout or exercise.timeout,
+            timeout=(timeout or exercise.timeout) + _START_SECONDS * job.fresh,
             observe=exercise.observe,
             device="cpu",
+            fresh=[job.world_size - 1] if job.fresh else [],
         )
     except RankError as error:
         trouble = _trouble(error, answer)

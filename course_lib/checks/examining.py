@@ -24,9 +24,12 @@ Collect = Callable[[Sequence[Job]], Generator[Outcome, None, None]]
 """Runs jobs and gives the outcome of each, in order, as far as the caller wants to have them."""
 
 
-def examine(exercise: Exercise, rng: random.Random, collect: Collect) -> Verdict:
-    """The verdict on the answer that `collect` runs, on the cases that `rng` draws."""
-    cases, jobs = _all_jobs(exercise, rng)
+def examine(exercise: Exercise, rng: random.Random, collect: Collect, hashing: str = "") -> Verdict:
+    """The verdict on the answer that `collect` runs, on the cases that `rng` draws.
+
+    hashing: the line of the answer that goes by hashes (`hashes`), if there is one.
+    """
+    cases, jobs = _all_jobs(exercise, rng, hashing)
     failed = _first_failure(jobs, collect)
     if failed is None:
         return Verdict(exercise, cases)
@@ -36,31 +39,35 @@ def examine(exercise: Exercise, rng: random.Random, collect: Collect) -> Verdict
     return Verdict(exercise, cases, failure)
 
 
-def examine_briefly(exercise: Exercise, rng: random.Random, collect: Collect) -> Verdict:
+def examine_briefly(
+    exercise: Exercise, rng: random.Random, collect: Collect, hashing: str = ""
+) -> Verdict:
     """As `examine`, for whoever asks whether it passes: few ranks are tried before many, and the
     plainest story is not looked for."""
-    cases, jobs = _all_jobs(exercise, rng)
+    cases, jobs = _all_jobs(exercise, rng, hashing)
     failed = _first_failure(sorted(jobs, key=lambda job: job.world_size), collect)
     return Verdict(exercise, cases, failed[1] if failed else None)
 
 
-def has_right_result(exercise: Exercise, rng: random.Random, collect: Collect) -> bool:
+def has_right_result(
+    exercise: Exercise, rng: random.Random, collect: Collect, hashing: str = ""
+) -> bool:
     """Whether all values are right, and made of what is sent, where promises were not kept.
 
     Promises are laws about memory and state, and that no more is sent than may be.
     """
     cases, again = exercise.cases(rng), exercise.cases(rng)
     essential = tuple(law for law in all_laws() if law.essential)
-    jobs = [*_together(exercise, cases, again, ()), *_variations(exercise, rng, essential)]
+    jobs = [*_together(exercise, cases, again, ()), *_variations(exercise, rng, essential, hashing)]
     with traffic_limits.excess_forgiven():
         return _first_failure(jobs, collect) is None
 
 
-def _all_jobs(exercise: Exercise, rng: random.Random) -> tuple[list[Case], list[Job]]:
+def _all_jobs(exercise: Exercise, rng: random.Random, hashing: str) -> tuple[list[Case], list[Job]]:
     cases, again = exercise.cases(rng), exercise.cases(rng)
     jobs = [
         *_together(exercise, cases, again, all_laws()),
-        *_variations(exercise, rng, all_laws()),
+        *_variations(exercise, rng, all_laws(), hashing),
     ]
     return cases, jobs
 
@@ -84,11 +91,19 @@ def _together(
     ]
 
 
-def _variations(exercise: Exercise, rng: random.Random, held_to: Sequence[Law]) -> list[Job]:
+def _variations(
+    exercise: Exercise, rng: random.Random, held_to: Sequence[Law], hashing: str
+) -> list[Job]:
     return [
-        Job(varied, (case,), may_fail=law.may_fail)
+        Job(
+            varied,
+            (case,),
+            may_fail=law.may_fail,
+            fresh=law.fresh,
+            because=law.because.format(line=hashing),
+        )
         for law in held_to
-        if law.variations and law.applies(exercise.contract)
+        if law.variations and law.applies(exercise.contract) and (hashing or not law.fresh)
         for varied in law.variations(exercise)
         for case in varied.cases(rng)
     ]
@@ -100,18 +115,19 @@ def _failure(job: Job, outcome: Outcome, others_passed: bool = False) -> Failure
         if job.may_fail:
             return None
         told = judge_trouble(case, outcome.trouble, others_passed)
-        return Failure(case, _noted(told, outcome), outcome)
+        return Failure(case, _noted(told, job, outcome), outcome)
     worlds = [len(observation.values) for observation in outcome.observations]
     if worlds != [job.world_size] * len(job.cases):  # a sandbox may send anything
         return Failure(case, Finding("what came back is not of this run"), outcome)
     for case, observation in zip(job.cases, outcome.observations, strict=True):
         if finding := judge_case(job.exercise, case, observation):
-            return Failure(case, _noted(finding, outcome), outcome)
+            return Failure(case, _noted(finding, job, outcome), outcome)
     return None
 
 
-def _noted(finding: Finding, outcome: Outcome) -> Finding:
-    return replace(finding, likely=". ".join(filter(None, (finding.likely, outcome.noted))))
+def _noted(finding: Finding, job: Job, outcome: Outcome) -> Finding:
+    sentences = (job.because, finding.likely, outcome.noted)
+    return replace(finding, likely=". ".join(filter(None, sentences)))
 
 
 def _alone(

@@ -3,8 +3,9 @@
 import random
 from collections.abc import Callable
 
+from . import hashes
 from .collecting import collect_job
-from .examining import examine, examine_briefly
+from .examining import Collect, examine, examine_briefly
 from .exercise import Exercise
 from .verdict import Verdict
 
@@ -16,13 +17,16 @@ def run_check(
 
     timeout: seconds for the ranks of each run, instead of the exercise's own.
     """
-    return examine(exercise, rng, lambda jobs: (collect_job(answer, job, timeout) for job in jobs))
+    return examine(exercise, rng, _collect(answer, timeout), hashes.line_of_function(answer))
 
 
 def run_briefly(
     exercise: Exercise, answer: Callable, rng: random.Random, timeout: float | None = None
 ) -> Verdict:
     """As `run_check`, but whatever fails first is told, which takes less time."""
-    return examine_briefly(
-        exercise, rng, lambda jobs: (collect_job(answer, job, timeout) for job in jobs)
-    )
+    hashing = hashes.line_of_function(answer)
+    return examine_briefly(exercise, rng, _collect(answer, timeout), hashing)
+
+
+def _collect(answer: Callable, timeout: float | None) -> Collect:
+    return lambda jobs: (collect_job(answer, job, timeout) for job in jobs)

@@ -32,12 +32,16 @@ from .prctl import adopt_orphans, die_with_parent
 _IDLE_IMPORTS = ["torch._dynamo"]
 _IDLE_SECONDS = 0.5
 _MOST_FILES = 4096
+_RANK = "from course_lib.ranks import rank; sys.exit(rank.spawned())"
 
 
-def serve(control: socket.socket, confine: Callable[..., None] | None = None) -> None:
+def serve(
+    control: socket.socket, confine: Callable[..., None] | None = None, prelude: str = ""
+) -> None:
     """Take orders (one JSON object per line) until the kernel closes its end; then leave nothing.
 
     confine: shuts each rank off before it reads its job (`launcher_client.Confine`).
+    prelude: what a rank that is a fresh Python runs first.
     """
     from . import rank as rank_module  # imports torch, once for all ranks
 
@@ -54,7 +58,7 @@ def serve(control: socket.socket, confine: Callable[..., None] | None = None) ->
     signal.set_wakeup_fd(wake_write)
 
     own_fds = (control.fileno(), wake_read, wake_write)
-    launcher = _Launcher(rank_module, own_fds, confine)
+    launcher = _Launcher(rank_module, own_fds, confine, prelude)
     sources: list[socket.socket | int] = [control, wake_read]
     pending = b""
     try:
@@ -82,10 +86,17 @@ def serve(control: socket.socket, confine: Callable[..., None] | None = None) ->
 
 
 class _Launcher:
-    def __init__(self, rank_module, own_fds: tuple[int, ...], confine: Callable[..., None] | None):
+    def __init__(
+        self,
+        rank_module,
+        own_fds: tuple[int, ...],
+        confine: Callable[..., None] | None,
+        prelude: str,
+    ):
         self.rank_module = rank_module
         self.own_fds = own_fds
         self.confine = confine
+        self.prelude = prelude
         self.pids: dict[int, tuple[str, int]] = {}  # pid -> (run folder, rank), not yet reaped
         self.folders: set[str] = set()
         self.idle_imports = [name for name in _IDLE_IMPORTS if name not in sys.modules]
@@ -95,8 +106,9 @@ class _Launcher:
         if order["do"] == "start":
             self.folders.add(folder)
             for rank in range(order["world_size"]):
+                fresh = rank in order["fresh"]
                 start = self._fork if order["start"] == "forkserver" else self._spawn
-                pid = start(folder, rank)
+                pid = start(folder, rank, fresh)
                 self.pids[pid] = (folder, rank)
                 self._run_dir(folder).tell(rank=rank, kind="started", pid=pid)
         elif order["do"] == "stack":
@@ -119,7 +131,7 @@ class _Launcher:
     def _run_dir(self, folder: str):
         return self.rank_module.RunDir(Path(folder))
 
-    def _fork(self, folder: str, rank: int) -> int:
+    def _fork(self, folder: str, rank: int, fresh: bool) -> int:
         told, tell = os.pipe() if self.confine else (-1, -1)
         pid = os.fork()
         if pid:
@@ -144,21 +156,32 @@ class _Launcher:
                 os.close(tell)
             else:
                 die_with_parent()  # the launcher may be killed before it could clean up
+            if fresh:
+                command = self._command(folder, rank)
+                os.execve(command[0], command, self._environ(rank, fresh))
             status = self.rank_module.main(folder, rank)
         except BaseException:
             traceback.print_exc()  # into the rank's own output, if it has come that far
         finally:
             os._exit(status)
 
-    def _spawn(self, folder: str, rank: int) -> int:
-        code = "import sys; from course_lib.ranks import rank; sys.exit(rank.spawned())"
+    def _spawn(self, folder: str, rank: int, fresh: bool) -> int:
         process = subprocess.Popen(
-            [sys.executable, "-c", code, folder, str(rank)],
+            self._command(folder, rank),
+            env=self._environ(rank, fresh),
             stdin=subprocess.DEVNULL,
             process_group=0,
         )
         process.returncode = 0  # reaped here, by waitpid; Popen is not to wait for it as well
         return process.pid
+
+    def _command(self, folder: str, rank: int) -> list[str]:
+        code = f"import sys; {self.prelude}{_RANK}"
+        return [sys.executable, "-c", code, folder, str(rank)]
+
+    def _environ(self, rank: int, fresh: bool) -> dict[str, str]:
+        """Another seed for hashes in each fresh rank, and everywhere else the launcher's."""
+        return dict(os.environ, PYTHONHASHSEED=str(1 + rank)) if fresh else dict(os.environ)
 
     def reap(self) -> None:
         """Collect every child that has ended, adopted grandchildren included."""

@@ -50,6 +50,8 @@ class Launcher:
             OMP_WAIT_POLICY=os.environ.get("OMP_WAIT_POLICY", "passive"),
             # Large pages: a fork copies the table of pages, and so takes half the time.
             GLIBC_TUNABLES=os.environ.get("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
+            # The order of a set of names is the same in every run, as inputs of checks are.
+            PYTHONHASHSEED=os.environ.get("PYTHONHASHSEED", "0"),
             PYTHONUTF8="1",  # torch refuses names of files that Python could not decode
             COURSE_LIB_LAUNCHER="1",
         )
@@ -97,7 +99,7 @@ class Launcher:
 class _ForkedLauncher(Launcher):
     """A launcher that is a fork of this process, and so has imported what this process has."""
 
-    def __init__(self, close: tuple[int, ...], confine: Confine | None) -> None:
+    def __init__(self, close: tuple[int, ...], confine: Confine | None, prelude: str) -> None:
         from .launcher import serve
 
         self.owner = os.getpid()
@@ -113,7 +115,7 @@ class _ForkedLauncher(Launcher):
                 self.control.close()
                 for descriptor in close:
                     os.close(descriptor)
-                serve(theirs, confine)
+                serve(theirs, confine, prelude)
             except BaseException:
                 traceback.print_exc()  # into what `last_words` reads
             finally:
@@ -139,15 +141,16 @@ class _Child:
             os.waitpid(self.pid, 0)
 
 
-def fork_launcher(*close: int, confine: Confine | None = None) -> None:
+def fork_launcher(*close: int, confine: Confine | None = None, prelude: str = "") -> None:
     """Make the launcher of this process by a fork, where no thread has been started yet.
 
     Spares the second in which a fresh launcher imports torch; call it before anything that
     computes. close: descriptors that are none of the launcher's business. confine: called in each
-    rank's process before it reads its job (`Confine`).
+    rank's process before it reads its job (`Confine`). prelude: what a rank that is a fresh Python
+    runs before it can import the course, statements that each end with a semicolon.
     """
     global _launcher
-    _launcher = _ForkedLauncher(close, confine)
+    _launcher = _ForkedLauncher(close, confine, prelude)
 
 
 class LauncherEnded(RuntimeError):

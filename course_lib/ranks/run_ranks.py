@@ -10,7 +10,7 @@ import pickle
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from . import capture, shipping, unsendable
@@ -87,8 +87,14 @@ def collect(
     observe: bool | str = True,
     device: str = "auto",
     start: str | None = None,
+    fresh: Collection[int] = (),
 ) -> RankResults:
-    """`run_ranks` without showing anything."""
+    """`run_ranks` without showing anything.
+
+    fresh: ranks that are a Python of their own, as all are on a cluster. The others are forked from
+        one process, and so agree on what differs between processes: the order of sets, `hash` of a
+        text, addresses.
+    """
     _validate(fn, world_size, timeout, observe)
     start = start or default_start()
     if start not in ("forkserver", "spawn"):
@@ -115,7 +121,8 @@ def collect(
             }
             run_dir.job.write_bytes(pickle.dumps(job))
             watch = Watch(run_dir, running_launcher(), world_size, bool(observe))
-            watch.launcher.order("start", run_dir, world_size=world_size, start=start)
+            ranks = {"world_size": world_size, "start": start, "fresh": sorted(fresh)}
+            watch.launcher.order("start", run_dir, **ranks)
             outcome = watch.until_over_or_interrupted(timeout)
             if outcome.unfinished:
                 watch.ask_for_stacks()

@@ -420,6 +420,78 @@ def test_a_set_of_parameters_has_another_order_on_every_rank():
     assert any(one != other for one, other in seen)
 
 
+# --------------------------------------------------------------------------------------------------
+# Every rank a Python of its own
+# --------------------------------------------------------------------------------------------------
+
+LETTERS = "abcdefgh"
+
+
+def named(rng: random.Random) -> list[Case]:
+    return [Case(2, "eight named numbers on 2 ranks", {"first": rng.randrange(9)})]
+
+
+def of_own_numbers(answer, case: Case) -> Any:
+    numbers = {letter: torch.ones(1) * (case.data["first"] + i) for i, letter in enumerate(LETTERS)}
+    answer(numbers)
+    return plain([numbers[letter] for letter in LETTERS])
+
+
+def are_doubled(case: Case, observation: Observation) -> Finding | None:
+    want = [2.0 * (case.data["first"] + i) for i in range(len(LETTERS))]
+    wrong = [rank for rank, got in enumerate(observation.values) if torch.cat(got).tolist() != want]
+    return Finding("these are not the sums", wrong[0]) if wrong else None
+
+
+def summed_one_by_one(numbers):
+    for name in numbers:
+        dist.all_reduce(numbers[name])
+
+
+def summed_as_a_set_goes(numbers):
+    for name in set(numbers):
+        dist.all_reduce(numbers[name])
+
+
+def summed_as_a_sorted_set_goes(numbers):
+    for name in sorted({name for name in numbers}):  # noqa: C416
+        dist.all_reduce(numbers[name])
+
+
+SUMS = exercise("(numbers)", named, of_own_numbers, are_doubled, Contract(changes=("numbers",)))
+
+
+def test_ranks_that_go_through_a_set_each_in_its_own_order():
+    says = rejection(SUMS, summed_as_a_set_goes)
+    assert "See `for name in set(numbers):`: go by a list, a dict or sorted(...)" in says
+    assert "these are not the sums" in says
+    assert rejection(SUMS, summed_as_a_sorted_set_goes) == ""
+    assert rejection(SUMS, summed_one_by_one) == ""
+
+
+def one_text(rng: random.Random) -> list[Case]:
+    return [Case(1, "a name and four servers", {"name": f"layer{rng.randrange(9)}"})]
+
+
+def owned(answer, case: Case) -> int:
+    return answer(case.data["name"], 10**6)
+
+
+def is_a_server(case: Case, observation: Observation) -> Finding | None:
+    return None if 0 <= observation.values[0] < 10**6 else Finding("there is no such server")
+
+
+OWNER = exercise("(name, servers)", one_text, owned, is_a_server, Contract(allowed=frozenset()))
+
+
+def test_a_hash_of_a_text_that_is_another_in_every_process():
+    says = rejection(OWNER, lambda name, servers: hash(name) % servers)
+    assert "each has its own, as on a cluster (PYTHONHASHSEED)" in says
+    assert "the ranks get different results from the same arguments" in says
+    assert rejection(OWNER, lambda name, servers: hash(len(name)) % servers) == ""
+    assert rejection(OWNER, lambda name, servers: len(name) % servers) == ""
+
+
 def test_every_law_says_what_it_demands():
     for law in all_laws():
         assert law.watch or law.variations

@@ -38,6 +38,10 @@ class Law:
     variations: exercises to be passed besides, made of one to which the law applies.
     applies: to which contracts; to all by default.
     may_fail: whether ranks that come to no result in a variation have passed it.
+    fresh: whether one rank of its variations is a Python of its own (`ranks.run_ranks.collect`),
+        which takes a second or two: they are run only for answers that go by hashes
+        (`course_lib.checks.hashes`).
+    because: what it shows if a variation fails.
     essential: whether whoever breaks it has no result of its own, however right the values.
     order: laws of a smaller number stand further out.
     """
@@ -47,6 +51,8 @@ class Law:
     applies: Callable[[Contract], bool] = field(default=lambda contract: True)
     order: int = 0
     may_fail: bool = False
+    fresh: bool = False
+    because: str = ""
     essential: bool = False
 
 

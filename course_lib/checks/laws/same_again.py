@@ -4,7 +4,6 @@ Applies where nothing is sent and nothing may change, to calls whose arguments a
 tensors and containers of these.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ._law import Call, Law, Watch
-from ._snapshot import difference, frozen, leaves, same
+from ._snapshot import alike, difference, frozen, leaves
 
 
 def watch(call: Call) -> Watch:
@@ -25,22 +24,12 @@ def watch(call: Call) -> Watch:
     first = dict(leaves(frozen(call.returned)))
     with _disable_current_modes():  # who counts operations counts those of the first call
         second = dict(leaves(frozen(call.again())))
-    if first.keys() != second.keys() or not all(_alike(first[k], second[k]) for k in first):
+    if first.keys() != second.keys() or not all(alike(first[k], second[k]) for k in first):
         return (
             "a second call with the very same arguments gives something else: what does the "
             "function keep from one call to the next?"
         )
     return None
-
-
-def _alike(one: Any, other: Any) -> bool:
-    """Up to rounding: a library may add up in another order at every call."""
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-6) or same(one, other)
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        alike = one.shape == other.shape and one.dtype == other.dtype
-        return alike and torch.allclose(one, other, rtol=1e-4, equal_nan=True)
-    return same(one, other)
 
 
 def _plain(value: Any) -> bool:

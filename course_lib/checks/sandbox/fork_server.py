@@ -26,7 +26,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.ranks import launcher_client, prctl, shipping
+from course_lib.ranks import launcher_client, prctl
 
 from . import confinement, isolation, sandboxed_run, transport
 from .isolation import Sandbox
@@ -146,8 +146,10 @@ def _enter(order: Order, results: int, fate: int, held: int) -> None:
             code = code if code >= 0 else 128 - code
         else:
             os.close(held)
-            shipping.codec = shipping.Codec(transport.dump_value, transport.load_value)
-            launcher_client.fork_launcher(results, fate, confine=_confine(order.sandbox))
+            transport.carry_results()
+            launcher_client.fork_launcher(
+                results, fate, confine=_confine(order.sandbox), prelude=_prelude(order.library)
+            )
             sandboxed_run.run(order.task, results)
             code = 0
     except BaseException:  # of our own code: answers run in the ranks, and nowhere else
@@ -159,6 +161,14 @@ def _enter(order: Order, results: int, fate: int, held: int) -> None:
 
 def _confine(sandbox: Sandbox) -> launcher_client.Confine | None:
     return functools.partial(confinement.confine, sandbox) if sandbox.namespaces else None
+
+
+def _prelude(library: str) -> str:
+    """What a rank that is a fresh Python lacks of what the others have from this process."""
+    return (
+        f"sys.path[:1] = [{library!r}]; "
+        f"from {transport.__name__} import carry_results; carry_results(); "
+    )
 
 
 def _close_in(order: Order) -> None:

@@ -20,7 +20,7 @@ import types
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from course_lib.checks import registry
+from course_lib.checks import hashes, registry
 from course_lib.checks.collecting import Job, Outcome, Trouble
 from course_lib.checks.examining import examine, has_right_result
 from course_lib.checks.exercise import Exercise
@@ -109,9 +109,10 @@ class Grader:
         def collect(jobs: Sequence[Job]) -> Generator[Outcome]:
             return self._outcomes(exercise, program, jobs, library, user)
 
+        hashing = hashes.line_of_sources(piece.source for piece in program.pieces)
         try:
-            verdict = examine(exercise, rng, collect)
-            if _may_have_a_share(verdict) and has_right_result(exercise, rng, collect):
+            verdict = examine(exercise, rng, collect, hashing)
+            if _may_have_a_share(verdict) and has_right_result(exercise, rng, collect, hashing):
                 verdict = dataclasses.replace(verdict, right_result=True)
             return verdict
         finally:

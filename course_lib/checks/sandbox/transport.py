@@ -27,6 +27,7 @@ from course_lib.checks.answers import Other, kind_of
 from course_lib.checks.collecting import Outcome
 from course_lib.checks.exercise import Observation
 from course_lib.observe import Frame
+from course_lib.ranks import shipping
 
 from .names import CHECKS, OBSERVE, technique_file
 from .program import ANSWERS
@@ -59,6 +60,11 @@ def load(message: bytes) -> Outcome:
         raise ValueError(f"not an outcome: {kind_of(outcome)}")
     _require_sense(outcome)
     return outcome
+
+
+def carry_results() -> None:
+    """Have what ranks return travel in this format, in this process and those forked from it."""
+    shipping.codec = shipping.Codec(dump_value, load_value)
 
 
 def dump_value(value: Any) -> bytes:

@@ -6,13 +6,10 @@ shard_indices(samples, rank, world_size, epoch, seed) -> list of indices
     state stays as it was. No communication.
 """
 
-import builtins
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -24,10 +21,6 @@ from course_lib.text import counted
 
 _EPOCHS = 3
 _SAME_ORDER = "The order may depend on seed and epoch, not on the rank"
-_HASHES = (
-    "Python's hash of a text differs from process to process (PYTHONHASHSEED): make the seed only "
-    "from the numbers seed and epoch"
-)
 
 
 def _cases(rng: random.Random) -> list[Case]:
@@ -52,34 +45,12 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         found = answer(data["samples"], rank, n, epoch, seed)
         return found.tolist() if isinstance(found, torch.Tensor) else plain(found)
 
-    with _hash_of_a_process(rank) as hashed:
-        epochs = [indices(epoch, data["seed"]) for epoch in range(_EPOCHS)]
-        return {
-            "epochs": epochs,
-            "untouched": bool(torch.equal(torch.get_rng_state(), before)),
-            "again": indices(0, data["seed"]),
-            "other seed": indices(0, data["seed"] + 50),
-            "hashed": bool(hashed),
-        }
-
-
-@contextmanager
-def _hash_of_a_process(rank: int) -> Iterator[list[str]]:
-    """Python's hash of a text differs from process to process; ranks of one parent would agree.
-
-    Gives a list of the texts whose hash was asked for.
-    """
-    plain_hash = builtins.hash
-    texts: list[str] = []
-
-    def of_this_rank(value: Any) -> int:
-        if not isinstance(value, str):
-            return plain_hash(value)
-        texts.append(value)
-        return plain_hash(f"{rank} {value}")
-
-    with mock.patch.object(builtins, "hash", of_this_rank):
-        yield texts
+    return {
+        "epochs": [indices(epoch, data["seed"]) for epoch in range(_EPOCHS)],
+        "untouched": bool(torch.equal(torch.get_rng_state(), before)),
+        "again": indices(0, data["seed"]),
+        "other seed": indices(0, data["seed"] + 50),
+    }
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
@@ -145,8 +116,7 @@ def _shares(case: Case, observation: Observation) -> Finding | None:
             owners = [rank for rank, part in enumerate(parts) if twice[0] in part]
             return Finding(
                 f"sample {twice[0]} is read by ranks {owners[0]} and {owners[-1]}, and sample "
-                f"{missing[0]} by none: the ranks do not cut up the same order. "
-                + (_HASHES if observation.values[0]["hashed"] else _SAME_ORDER),
+                f"{missing[0]} by none: the ranks do not cut up the same order. " + _SAME_ORDER,
                 got=shown,
             )
         if missing:

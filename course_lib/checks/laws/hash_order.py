@@ -1,0 +1,54 @@
+"""Ranks agree though each has its own order of a set, and its own hash of a text.
+
+On a cluster every rank is a Python that was started by itself. A set of names, dtypes or modules
+has another order in each, and hash("name") another value (PYTHONHASHSEED). The ranks of a check are
+forked from one process, and agree by accident. So where the code of an answer makes a set or asks
+for a hash (`course_lib.checks.hashes`), one case is run with a rank that is a Python of its own.
+What needs no other rank is called there and here, and has to give the same.
+"""
+
+import random
+from dataclasses import replace
+
+from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+
+from ._law import Law
+from ._snapshot import alike, leaves
+
+_SAME_FOR_ALL = (
+    "the ranks get different results from the same arguments, where each has to compute the same"
+)
+
+
+def variations(exercise: Exercise) -> list[Exercise]:
+    def on_several_ranks(rng: random.Random) -> list[Case]:
+        several = [case for case in exercise.cases(rng) if case.world_size > 1]
+        return sorted(several, key=lambda case: case.world_size)[:1]
+
+    def on_two(rng: random.Random) -> list[Case]:
+        return [replace(case, world_size=2) for case in exercise.cases(rng)[-1:]]
+
+    found = [replace(exercise, cases=on_several_ranks)]
+    if exercise.contract.allowed == frozenset() and not exercise.contract.any_order:
+        found.append(replace(exercise, cases=on_two, judge=_is_the_same))
+    return found
+
+
+def _is_the_same(case: Case, observation: Observation) -> Finding | None:
+    one, other = (dict(leaves(value)) for value in observation.values)
+    if one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one):
+        return None
+    return Finding(
+        _SAME_FOR_ALL, expected=f"{observation.values[0]}", got=f"{observation.values[1]}"
+    )
+
+
+LAW = Law(
+    variations=variations,
+    essential=True,
+    fresh=True,
+    because="all went well while the ranks had one order of a set and one hash() of a text between "
+    "them, and this is a run in which each has its own, as on a cluster (PYTHONHASHSEED). See "
+    "`{line}`: go by a list, a dict or sorted(...)",
+    order=1,
+)
