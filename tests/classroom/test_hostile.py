@@ -16,7 +16,6 @@ from course_lib.checks.examining import examine_briefly
 from course_lib.checks.sandbox import grading
 from course_lib.checks.sandbox.isolation import Limits, hidden_from_others
 from course_lib.checks.verdict import Verdict
-from course_lib.classroom.grading import batch as batch_module
 from course_lib.classroom.grading.batch import grade
 from course_lib.classroom.grading.points import FAILED
 from course_lib.classroom.grading.reports import write_reports
@@ -232,13 +231,14 @@ def batch(request, tmp_path_factory):
         (folder / "in" / name).mkdir(parents=True)
         nbformat.write(notebook, folder / "in" / name / "01_tiny.ipynb")
     os.environ["TEACHERS_TOKEN"] = TOKEN
-    out_of_time = batch_module._out_of_time
+    out_of_time = vars(Verdict)["out_of_time"].fget
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grading, "_DEFINE_SECONDS", 6.0)
         patch.setattr(grading, "_MORE_SECONDS", 8.0)
         patch.setattr(grading, "examine", examine_briefly)
         # Only the honest answers have a second go where the machine was busy.
-        patch.setattr(batch_module, "_out_of_time", lambda v: _is_honest(v) and out_of_time(v))
+        honest = property(lambda verdict: _is_honest(verdict) and out_of_time(verdict))
+        patch.setattr(Verdict, "out_of_time", honest)
         limits = Limits(memory=2**30, seconds=20, processes=150, disk=2**26)
         settings = Settings(limits=limits, isolated=None if isolated else False, jobs=4)
         graded = grade(folder / "in", out, untouched(course.root), tiny.EXERCISES, settings)
