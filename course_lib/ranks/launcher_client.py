@@ -51,7 +51,7 @@ class Launcher:
             # Large pages: a fork copies the table of pages, and so takes half the time.
             GLIBC_TUNABLES=os.environ.get("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
             # The order of a set of names is the same in every run, as inputs of checks are.
-            PYTHONHASHSEED=os.environ.get("PYTHONHASHSEED", "0"),
+            PYTHONHASHSEED="0",
             PYTHONUTF8="1",  # torch refuses names of files that Python could not decode
             COURSE_LIB_LAUNCHER="1",
         )

@@ -74,7 +74,7 @@ def write(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def _grader():
+def grader():
     with Grader() as grader:
         yield grader
 
@@ -87,14 +87,14 @@ def _shared(grader):
 
 
 @pytest.fixture
-def one_grader(_grader):
+def one_grader(grader):
     """The batch of this test shares a grader with others: its own would import torch anew."""
-    with _shared(_grader):
+    with _shared(grader):
         yield
 
 
 @pytest.fixture(scope="module")
-def one_grader_for_all(_grader):
+def one_grader_for_all(grader):
     """The same for a fixture of a module."""
-    with _shared(_grader):
+    with _shared(grader):
         yield

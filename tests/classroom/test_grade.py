@@ -10,6 +10,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from course_lib.checks import seeds
+from course_lib.checks.registry import all_exercises
+from course_lib.checks.sandbox.program import Piece, Program
+from course_lib.checks.verdict import Verdict
 from course_lib.classroom.__main__ import main
 from course_lib.classroom.grading import batch, grade
 from course_lib.classroom.grading.points import FAILED, MISSING, PASSED, UNTOUCHED
@@ -74,6 +78,26 @@ def test_interrupted_it_goes_on_where_it_stopped(request, course, hand_in, tmp_p
     assert len(taken) == 4
     assert [report.points for report in second.reports] == [1, 0, 1]
     assert [r.status for r in second.reports[2].results] == [PASSED, UNTOUCHED, UNTOUCHED]
+
+
+def test_ranks_have_hashes_of_their_own_where_an_answer_goes_by_them(grader):
+    exercise = all_exercises()["shard_indices"]
+
+    def verdict(seed: str) -> Verdict:
+        source = f"""
+import random
+
+def shard_indices(samples, rank, world_size, epoch, seed):
+    order = list(range(samples))
+    random.Random({seed}).shuffle(order)
+    return order[rank::world_size]
+"""
+        program = Program(exercise.name, (Piece("/answers/it", source),))
+        return grader.verdict(exercise, program, seeds.hidden(exercise.name, "a secret"), [])
+
+    assert verdict("sorted({f'{seed} {epoch}'})[0]").passed
+    hashed = verdict("hash(f'{seed} {epoch}')")
+    assert "as on a cluster (PYTHONHASHSEED)" in " ".join(str(hashed).split())
 
 
 def test_who_ran_out_of_time_has_a_second_go_and_is_shown_to_a_person(

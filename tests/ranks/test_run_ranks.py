@@ -32,6 +32,12 @@ def test_every_rank_takes_part(start: str, world_size: int) -> None:
     assert list(results) == [world_size * (world_size + 1) / 2] * world_size
 
 
+@pytest.mark.parametrize("start", START)
+def test_a_fresh_rank_has_hashes_of_its_own(start: str) -> None:
+    first, second, fresh = collect(lambda: hash("a text"), 3, start=start, fresh=[2])
+    assert first == second != fresh
+
+
 def test_64_ranks() -> None:
     assert list(collect(rank_sum, 64, timeout=60)) == [2016.0] * 64
 
