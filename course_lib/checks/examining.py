@@ -126,7 +126,10 @@ def _failure(job: Job, outcome: Outcome, others_passed: bool = False) -> Failure
 
 
 def _noted(finding: Finding, job: Job, outcome: Outcome) -> Finding:
-    sentences = (job.because, finding.likely, outcome.noted)
+    likely = finding.likely
+    if job.because:
+        likely = likely[:1].upper() + likely[1:]
+    sentences = (job.because, likely, outcome.noted)
     return replace(finding, likely=". ".join(filter(None, sentences)))
 
 

@@ -464,7 +464,7 @@ SUMS = exercise("(numbers)", named, of_own_numbers, are_doubled, Contract(change
 def test_ranks_that_go_through_a_set_each_in_its_own_order():
     says = rejection(SUMS, summed_as_a_set_goes)
     assert "See `for name in set(numbers):`: go by a list, a dict or sorted(...)" in says
-    assert "these are not the sums" in says
+    assert "These are not the sums" in says
     assert rejection(SUMS, summed_as_a_sorted_set_goes) == ""
     assert rejection(SUMS, summed_one_by_one) == ""
 
@@ -487,7 +487,7 @@ OWNER = exercise("(name, servers)", one_text, owned, is_a_server, Contract(allow
 def test_a_hash_of_a_text_that_is_another_in_every_process():
     says = rejection(OWNER, lambda name, servers: hash(name) % servers)
     assert "each has its own, as on a cluster (PYTHONHASHSEED)" in says
-    assert "the ranks get different results from the same arguments" in says
+    assert "The ranks get different results from the same arguments" in says
     assert rejection(OWNER, lambda name, servers: hash(len(name)) % servers) == ""
     assert rejection(OWNER, lambda name, servers: len(name) % servers) == ""
 

@@ -20,7 +20,8 @@ How a law is written
     way round, so the first one stands between the check and all others.
 
     What has to be tried in a run of its own is a variation: an exercise made of another, with its
-    own way to run a case and to judge it (`variations`).
+    own way to run a case and to judge it (`variations`). With `fresh`, one of its ranks is a Python
+    of its own, and it is run only for answers that go by hashes.
 
 How an exercise uses them
     It states its contract (`course_lib.checks.contract`), and hands the answer it was given to
