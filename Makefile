@@ -32,8 +32,9 @@ lab: .venv/ready-lab ## install, check the machine, open JupyterLab at the start
 		--LabApp.default_url=/lab/tree/notebooks/START.md \
 		$(if $(filter 0,$(shell id -u)),--allow-root)
 
+# Three processes for two cores: tests also wait, for ranks that stand still or for a kernel.
 test: .venv/ready-dev lint ## install, then lint, tests, all solutions under nbval; ALL=1: all known answers
-	@$(RUN) -m pytest --numprocesses 2 --dist loadscope --nbval
+	@$(RUN) -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder --nbval
 
 faults: .venv/ready-dev ## let ranks fail at every call of every technique, and observe all, about 12 minutes
 	@FAULTS=1 $(RUN) -m pytest --numprocesses 2 --dist worksteal tests/faults tests/techniques

@@ -10,7 +10,7 @@ from torch import nn
 from course_lib.models import NASTY_MODELS
 from course_lib.models.nasty import INPUTS, OUTPUTS
 
-STEPS, SAMPLES = 20, 60  # 60 samples divide over 1 to 5 ranks
+STEPS, SAMPLES = 10, 60  # 60 samples divide over 1 to 5 ranks
 Parameters = dict[str, torch.Tensor]
 
 
