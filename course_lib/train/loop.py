@@ -96,7 +96,8 @@ def _join() -> torch.device:
     if on_gpu:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         torch.cuda.set_device(device)
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // ranks_here))
+    if ranks_here > 1:  # to each of several, torchrun gives one thread, whatever the cores
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // ranks_here))
     dist.init_process_group(
         "nccl" if on_gpu else "gloo",
         # Long enough for a slow node, short enough that a lost one is noticed over coffee.

@@ -38,43 +38,47 @@ def tolerance(dtype: torch.dtype, world_size: int) -> float:
     return 0.0 if not dtype.is_floating_point else torch.finfo(dtype).eps * world_size
 
 
-@pytest.mark.parametrize("all_reduce", ALL_REDUCES)
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5, 8])
-def test_all_reduce(all_reduce, world_size: int) -> None:
-    cases = [(size, dtype) for size in SIZES for dtype in DTYPES]
+def test_all_reduce(world_size: int) -> None:
+    cases = [(f, size, dtype) for f in ALL_REDUCES for size in SIZES for dtype in DTYPES]
 
     def reduce_all():
         answers = []
-        for size, dtype in cases:
+        for all_reduce, size, dtype in cases:
             tensor = values(dist.get_rank(), size, dtype)
-            assert all_reduce(tensor) is tensor
+            assert all_reduce(tensor) is tensor, all_reduce.__name__
             answers.append(tensor)
         return answers
 
     by_rank = collect(reduce_all, world_size)
-    for case, (size, dtype) in enumerate(cases):
+    for case, (all_reduce, size, dtype) in enumerate(cases):
         parts = [values(rank, size, dtype).double() for rank in range(world_size)]
         total, scale = sum(parts), sum(part.abs() for part in parts)
         for rank in range(world_size):
-            answer = by_rank[rank][case]
-            assert torch.equal(answer, by_rank[0][case]), (size, dtype, rank)
+            answer, which = by_rank[rank][case], (all_reduce.__name__, size, dtype, rank)
+            assert torch.equal(answer, by_rank[0][case]), which
             allowed = scale * tolerance(dtype, world_size)
-            assert ((answer.double() - total).abs() <= allowed).all(), (size, dtype, rank)
+            assert ((answer.double() - total).abs() <= allowed).all(), which
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 5, 8])
-@pytest.mark.parametrize("size", [1, 7, 240])
-def test_ring_sends_the_least_possible(world_size: int, size: int) -> None:
-    def reduce_once():
-        ring_all_reduce(torch.ones(size))
+def test_ring_sends_the_least_possible(world_size: int) -> None:
+    sizes = (1, 7, 240)
 
-    traffic = collect(reduce_once, world_size).trace.traffic()
-    chunk = math.ceil(size / world_size) * 4
-    assert list(traffic.sent) == [2 * (world_size - 1) * chunk] * world_size
-    for source in range(world_size):
-        for target in range(world_size):
-            if target != (source + 1) % world_size:
-                assert traffic.matrix[source][target] == 0
+    def reduce_each():
+        for size in sizes:
+            with torch.profiler.record_function(f"{size} numbers"):
+                ring_all_reduce(torch.ones(size))
+
+    trace = collect(reduce_each, world_size).trace
+    for size in sizes:
+        traffic = trace.within(f"{size} numbers").traffic()
+        chunk = math.ceil(size / world_size) * 4
+        assert list(traffic.sent) == [2 * (world_size - 1) * chunk] * world_size
+        for source in range(world_size):
+            for target in range(world_size):
+                if target != (source + 1) % world_size:
+                    assert traffic.matrix[source][target] == 0
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4, 8])
