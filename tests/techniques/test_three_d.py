@@ -1,5 +1,6 @@
 """3D parallelism equals one process, on every mesh of up to 2 x 2 x 2, with every ZeRO stage."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -7,9 +8,12 @@ import torch
 import torch.distributed as dist
 
 from course_lib.models import batches, tiny_gpt, train
+from course_lib.models.tiny_gpt import token_loss
 from course_lib.ranks import collect
 from course_lib.simulate import Transformer, dgx_a100, plan
 from course_lib.techniques.checkpoints.three_d_state import load_whole_state, whole_state
+from course_lib.techniques.context_parallel import packed_documents
+from course_lib.techniques.context_parallel.loss import IGNORED
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b, zb_h1
 from course_lib.techniques.three_d import ThreeD, check
@@ -118,6 +122,58 @@ def test_schedules_recomputation_and_tied_weights_go_together(schedule, tied, op
 def test_the_order_of_the_axes_changes_nothing_but_the_coordinates():
     mesh = Mesh(pipeline=1, data=2, tensor=2, order=("tensor", "data", "pipeline"))
     assert_equal_to_one_process(mesh, one_f_one_b(1, 1), [{"zero": 1}])
+
+
+LENGTHS = ([4, 5], [9], [2, 3, 3], [1, 7])  # of the documents of four rows, then again; of 9 tokens
+
+
+def packed_batches():
+    for tokens, targets in batches(STEPS // 2, BATCH):
+        documents = torch.stack([packed_documents(LENGTHS[i % 4], 9) for i in range(BATCH)])
+        yield tokens, targets.masked_fill(documents < 0, IGNORED), documents
+
+
+def loss_of_documents_alone(model, tokens, targets):
+    """The mean over all tokens, where each document is a sample of its own."""
+    logits, of_them = [], []
+    for row in range(len(tokens)):
+        cuts = list(itertools.accumulate(LENGTHS[row % 4], initial=0))
+        for start, end in itertools.pairwise(cuts):
+            logits.append(model(tokens[row : row + 1, start:end])[0])
+            of_them.append(targets[row, start:end])
+    return token_loss(torch.cat(logits), torch.cat(of_them))
+
+
+def trained_on_documents(mesh, schedule, options):
+    training = ThreeD(model_of(), mesh, schedule, adam, **options)
+    losses = [training.train_step(*batch).item() for batch in packed_batches()]
+    return losses, parameters_of(training)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "schedule", "options"),
+    [
+        (Mesh(pipeline=2, context=2), one_f_one_b(2, 4), {"recompute": True}),
+        (Mesh(data=2, tensor=2), one_f_one_b(1, 2), {"zero": 2}),
+    ],
+    ids=str,
+)
+def test_packed_documents_are_trained_as_if_each_came_alone(mesh, schedule, options):
+    model, losses = model_of(), []
+    optimizer = adam(model.parameters())
+    for tokens, targets, _ in packed_batches():
+        pieces = zip(tokens.chunk(4), targets.chunk(4), strict=True)
+        loss = torch.stack([loss_of_documents_alone(model, *piece) for piece in pieces]).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    arguments = mesh, schedule, options
+    results = collect(trained_on_documents, 4, arguments, observe=False, timeout=100)
+    for theirs, parameters in results:
+        assert theirs == pytest.approx(losses, abs=1e-9)
+        for name, value in parameters.items():
+            torch.testing.assert_close(value, model.state_dict()[name], rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("context", [1, 2])

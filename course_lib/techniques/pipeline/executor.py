@@ -37,7 +37,7 @@ from .mailbox import Mailbox
 from .messages import open_groups, plan
 from .partition import check_modules, stages_of
 from .replicas import average_gradients
-from .stage import Loss, Stage, StageError
+from .stage import Before, Loss, Stage, StageError
 from .tied_weights import tie
 
 
@@ -52,6 +52,8 @@ class Pipeline:
         its first rank, and gradients are averaged over them.
     tied: for each weight that several stages share, its copies: (stage, name of the parameter).
     recompute: stages that keep only their inputs between forward and backward (True: all).
+    before: called with a microbatch's number before each forward pass of it, on every stage; for
+        what modules must know of it besides the tensor that they get.
 
     Every rank of the group makes it with the same arguments, `modules` aside. Raises `ValueError`
     before any message is sent if these do not fit together or the schedule cannot run.
@@ -67,6 +69,7 @@ class Pipeline:
         data_group: dist.ProcessGroup | None = None,
         tied: Sequence[Sequence[tuple[int, str]]] = (),
         recompute: bool | Collection[int] = False,
+        before: Before = lambda microbatch: None,
     ) -> None:
         validate(schedule)
         self.schedule, self.data_group = schedule, data_group
@@ -79,6 +82,7 @@ class Pipeline:
                 loss if stage == self.last else None,
                 self.microbatches,
                 recompute if isinstance(recompute, bool) else stage in recompute,
+                before,
             )
             for stage in stages_of(schedule, self.rank)
         }
@@ -171,7 +175,7 @@ class Pipeline:
         if kind == FORWARD:
             assert arrived is not None  # the batch, or an activation
             if mailbox is self._evaluating:
-                return at.evaluate(arrived, target)
+                return at.evaluate(microbatch, arrived, target)
             return at.forward(microbatch, arrived, target)
         if kind == BACKWARD:
             return at.backward(microbatch, arrived)

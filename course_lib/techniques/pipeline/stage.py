@@ -20,6 +20,7 @@ from course_lib.techniques.schedules import BACKWARD, BACKWARD_INPUT, BACKWARD_W
 from .split_backward import SplitBackward
 
 Loss = Callable[[torch.Tensor, Any], torch.Tensor]  # (output, target) -> scalar
+Before = Callable[[int], None]  # (microbatch)
 
 _PASSES = {
     FORWARD: "forward",
@@ -59,6 +60,7 @@ class Stage:
     microbatches: how many make up the batch. Backward starts from loss / microbatches, so that the
         gradients add up to that of the mean over the batch.
     recompute: keep only the input between F and B.
+    before: called with a microbatch's number before each forward pass of it.
     """
 
     def __init__(
@@ -67,9 +69,10 @@ class Stage:
         loss: Loss | None = None,
         microbatches: int = 1,
         recompute: bool = False,
+        before: Before = lambda microbatch: None,
     ) -> None:
         self.module, self.loss = module, loss
-        self.microbatches, self.recompute = microbatches, recompute
+        self.microbatches, self.recompute, self.before = microbatches, recompute, before
         self.in_flight: dict[int, InFlight] = {}
 
     def forward(
@@ -80,6 +83,7 @@ class Stage:
         Backward will compute a gradient for `x` if it requires one. The result has no history; it
         requires a gradient where a gradient is to come back.
         """
+        self.before(microbatch)
         kept = self.in_flight[microbatch] = InFlight(x, None if self.loss is None else target)
         if self.recompute:
             kept.random = _generator_states(x)
@@ -94,8 +98,11 @@ class Stage:
             self._keep_start_of_backward(kept, output)
         return output.detach().requires_grad_(needs_gradient)
 
-    def evaluate(self, x: torch.Tensor, target: torch.Tensor | None = None) -> torch.Tensor:
+    def evaluate(
+        self, microbatch: int, x: torch.Tensor, target: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """F without anything kept for a backward pass."""
+        self.before(microbatch)
         with torch.no_grad():
             return self._run(x, target)
 
@@ -142,6 +149,7 @@ class Stage:
         """What F has kept, with the forward pass run again where it kept too little."""
         kept = self.in_flight[microbatch]
         if kept.random is not None:
+            self.before(microbatch)
             devices = [kept.x.device] if kept.x.is_cuda else []
             with torch.random.fork_rng(devices):
                 _restore(kept.random, kept.x)

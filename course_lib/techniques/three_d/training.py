@@ -25,7 +25,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.techniques.context_parallel import ContextAxis
 from course_lib.techniques.expert_parallel import (
     ExpertGroups,
     ExpertParallelGPT,
@@ -50,7 +49,8 @@ from course_lib.techniques.zero.zero2 import Zero2
 from course_lib.techniques.zero.zero3 import Zero3
 
 from .compatibility import check
-from .long_sequences import cut_sequences
+from .long_sequences import Sequences, loss_over
+from .replica_rows import rows_of
 from .stages import Stages, ends_of, layers_of, paths_of, split_stages
 
 _ZERO = {1: Zero1, 2: Zero2, 3: Zero3}
@@ -97,14 +97,16 @@ class ThreeD:
         self.replicas = self._open_replicas()
 
         parallel = self._parallel(model)
-        self.context: ContextAxis | None = None
         loss: Loss = parallel.token_loss
         if mesh.context > 1:
-            self.context, loss = cut_sequences(parallel, self.groups["context"])
+            loss = loss_over(parallel, self.groups["context"])
         layers = layers_of(parallel)
         parts = cut(layers, split_stages(model, schedule))
         own = stages_of(schedule, self.coordinates["pipeline"])
         self.stages = Stages({stage: parts[stage] for stage in own}, paths_of(model))
+        self.sequences: Sequences | None = None
+        if mesh.context > 1:
+            self.sequences = Sequences(self.stages, self.groups["context"])
         self.shapes = {name: p.shape for name, p in self.stages.named_parameters()}
         self.device = device
         self.pipeline = Pipeline(
@@ -115,6 +117,7 @@ class ThreeD:
             data_group=None if zero or self.experts else self.replicas,
             tied=[ends_of(model, schedule)] if tied and len(parts) > 1 else [],
             recompute=recompute,
+            before=self._turn_to,
         )
         for mixture in mixtures_of(self.stages):
             mixture.loss_scale = 1 / num_microbatches(schedule)
@@ -135,14 +138,23 @@ class ThreeD:
             self.optimizer = make_optimizer([{"params": trainable}])
         self.stepping: Any = self.zero or self.optimizer
 
-    def train_step(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def train_step(
+        self,
+        tokens: torch.Tensor,
+        targets: torch.Tensor,
+        documents: torch.Tensor | None = None,
+    ) -> torch.Tensor:
         """One step on a batch (B, T), whole on every rank; returns its mean loss, on every rank.
 
         Each replica takes its B / data rows, in m microbatches, and of these each rank of the
-        context axis its T / context tokens.
+        context axis its T / context tokens. The mean is over the tokens of each microbatch, then
+        over these.
+
+        documents: (B, T), where several are packed into a sequence: no token sees another document,
+            and each has positions of its own. See context_parallel/documents.py.
         """
         self.stepping.zero_grad()
-        loss = self.pipeline.train_step(*self.part_of(tokens, targets))
+        loss = self.pipeline.train_step(*self.part_of(tokens, targets, documents))
         if self.experts and self.zero is None:
             average_gradients(self.stages, self.experts)
         self.stepping.step()
@@ -163,20 +175,24 @@ class ThreeD:
         self.experts = ExpertGroups.open(self.mesh, self.groups | {"data": self.replicas})
         return ExpertParallelGPT.from_model(model, self.experts)
 
-    def part_of(self, *batch: torch.Tensor) -> list[torch.Tensor]:
-        """The rows of this replica, and of these the tokens of this rank."""
-        pieces = self.mesh.data * num_microbatches(self.schedule)
-        rows = len(batch[0])
-        if rows % pieces:
-            raise ValueError(
-                f"a batch of {rows} samples does not divide into {self.mesh.data} replicas x "
-                f"{num_microbatches(self.schedule)} microbatches"
-            )
-        parts = [tensor.chunk(self.mesh.data)[self.coordinates["data"]] for tensor in batch]
-        if self.context is None:
-            return parts
-        self.context.begin(batch[0].shape[1])
-        return [self.context.own(part) for part in parts]
+    def part_of(
+        self,
+        tokens: torch.Tensor,
+        targets: torch.Tensor,
+        documents: torch.Tensor | None = None,
+    ) -> list[torch.Tensor]:
+        """Tokens and targets: the rows of this replica, and of these the part of this rank."""
+        batch = [tokens, targets] if documents is None else [tokens, targets, documents]
+        microbatches = num_microbatches(self.schedule)
+        rows = rows_of(self.coordinates["data"], self.mesh.data, microbatches, batch)
+        if documents is not None:
+            documents = rows.pop()
+            self.sequences = self.sequences or Sequences(self.stages)
+        return self.sequences.begin(rows, documents, microbatches) if self.sequences else rows
+
+    def _turn_to(self, microbatch: int) -> None:
+        if self.sequences is not None:
+            self.sequences.turn_to(microbatch)
 
     def _open_replicas(self) -> dist.ProcessGroup:
         """The ranks with the weights of this one."""
