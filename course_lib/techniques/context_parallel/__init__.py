@@ -6,17 +6,18 @@ To read in this order:
     documents               several in one sequence, and padding
     masks                   which keys a query sees, and which blocks are empty
     merge                   one softmax from two
-    local_attention         attention of a block of queries to a block of keys
+    kernels                 attention of some queries to some keys, on one rank
+    attention               how the three attentions are called
+    local_attention         attention to the keys of one rank
     travelling              every rank's block in turn, by the ring
     ring_attention          keys and values travel
     ring_backward           and their gradients behind them
     all_gather_attention    all keys and values at once, as Llama 3 does
     ulysses                 heads for tokens, by all-to-all
-    traffic                 what each of the three sends
+    traffic, memory         what each of the three sends, and holds
     rotary                  positions as angles
     loss                    a mean over tokens that are elsewhere
     axis, gpt               all of it, as one model
-    arguments               what all attentions look at first
 
 Needs of its neighbours: collectives.
 
@@ -32,9 +33,10 @@ from .all_gather_attention import all_gather_attention
 from .axis import ContextAxis
 from .documents import packed_documents, padding_documents, positions_in_documents
 from .gpt import ContextAttention, ContextParallelGPT
-from .local_attention import attend
+from .kernels import attend
 from .loss import average_gradients, context_parallel_loss, token_mean
 from .masks import Seen, work
+from .memory import all_gather_memory, ring_memory, ulysses_memory
 from .merge import merge
 from .ring_attention import ring_attention
 from .rotary import rotary
@@ -50,6 +52,7 @@ __all__ = [
     "TokenSplit",
     "all_gather_attention",
     "all_gather_bytes",
+    "all_gather_memory",
     "attend",
     "average_gradients",
     "context_parallel_loss",
@@ -60,11 +63,13 @@ __all__ = [
     "positions_in_documents",
     "ring_attention",
     "ring_bytes",
+    "ring_memory",
     "rotary",
     "striped_split",
     "token_mean",
     "ulysses_attention",
     "ulysses_bytes",
+    "ulysses_memory",
     "work",
     "zigzag_split",
 ]

@@ -18,7 +18,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .axis import Attention, ContextAxis, MakeSplit
+from .attention import Attention
+from .axis import ContextAxis, MakeSplit
 from .loss import context_parallel_loss
 from .ring_attention import ring_attention
 from .split import TokenSplit, zigzag_split

@@ -15,10 +15,6 @@ not n. They are summed, and travel, in float32 at least.
 Sent per rank: (n-1)/n of 2 B K T D elements twice, once as keys and values, once as gradients. Both
 rings pass on while the rank computes the next block.
 
-Held per rank, in units of B T/n D elements: q, out and their gradients, 4 H; k and v, 2 K; the keys
-and values that are here and those that come, 4 K; the sums that stay, leave, come and are being
-made, 8 K; and what one block adds to them, 3 K for a part of the tokens. None of it grows with n.
-
 Liu et al., "Ring attention with blockwise transformers for near-infinite context", arXiv 2310.01889
 (2023), section 3.
 """
@@ -29,10 +25,10 @@ from torch.profiler import record_function
 
 from course_lib.techniques.collectives.members import Members
 
-from .local_attention import add_gradients
-from .masks import Sight
+from .attention import Setting
+from .local_attention import Summand, add_up, summands
 from .merge import accumulating
-from .travelling import travelling, wait_for
+from .travelling import Buffers, travelling, wait_for
 
 
 def ring_backward(
@@ -42,66 +38,54 @@ def ring_backward(
     v: torch.Tensor,
     out: torch.Tensor,
     lse: torch.Tensor,
-    sight: Sight,
-    members: Members,
-    scale: float,
+    setting: Setting,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """dq (B, H, T_r, D), dk and dv (B, K, T_r, D), in float32 at least."""
     dq = torch.zeros_like(q, dtype=accumulating(q.dtype))
-    sums = _TravellingSums(members)
-    for source, kv in travelling(torch.stack([k, v]), sight.split.sizes, members):
+    sizes = setting.sight.split.sizes
+    sums = _TravellingSums(Buffers(k, sizes, dq.dtype), setting.members)
+
+    def from_keys_of(source: int, keys: torch.Tensor, values: torch.Tensor) -> list[Summand]:
         with record_function(f"gradients for the keys of rank {source}"):
-            dkv = torch.zeros_like(kv, dtype=dq.dtype)  # (2, B, K, T_source, D)
-            contribute(dq, dkv, grad_out, q, kv, out, lse, sight, source, scale)
-        sums.add(source, dkv, sight.split.sizes)
+            return list(summands(dq, grad_out, q, keys, values, out, lse, source, setting))
+
+    for source, (keys, values) in travelling(k, v, sizes, setting.members):
+        sums.add(source, from_keys_of(source, keys, values))
     dk, dv = sums.home()
     return dq, dk, dv
 
 
-def contribute(
-    dq: torch.Tensor,
-    dkv: torch.Tensor,
-    grad_out: torch.Tensor,
-    q: torch.Tensor,
-    kv: torch.Tensor,
-    out: torch.Tensor,
-    lse: torch.Tensor,
-    sight: Sight,
-    source: int,
-    scale: float,
-) -> None:
-    """Add what this rank's queries and the keys of `source` give to each other's gradients."""
-    (dk, dv), (k, v) = dkv, kv
-    for block in sight.blocks(source):
-        add_gradients(dq, dk, dv, grad_out, q, k, v, out, lse, block, scale)
-
-
 class _TravellingSums:
-    """The sums of gradients, each one step behind its block of keys."""
+    """The sums of gradients, each one step behind its block of keys.
 
-    def __init__(self, members: Members) -> None:
-        self.members = members
+    What is to be added is computed before the sum is waited for, which comes in meanwhile.
+    """
+
+    def __init__(self, buffers: Buffers, members: Members) -> None:
+        self.buffers, self.members = buffers, members
         self.works: list[dist.Work] = []
-        self.own = self.leaving = self.coming = torch.empty(0)
+        self.own: list[Summand] = []
+        self.coming = torch.empty(0)
 
-    def add(self, source: int, dkv: torch.Tensor, sizes: list[int]) -> None:
-        """Add `dkv` to the sum for the keys of `source`, and pass that on without waiting."""
+    def add(self, source: int, found: list[Summand]) -> None:
+        """Add to the sum for the keys of `source`, and pass that on without waiting."""
         n, r = len(self.members), self.members.rank
         if source == r:
-            self.own = dkv
+            self.own = found
             return
-        if source != (r - 1) % n:  # the sum that began on the rank before
-            dkv += self._arrived()
-        tokens = sizes[(source - 1) % n]
-        self.leaving = dkv  # held until it is sent
-        self.coming = dkv.new_empty(*dkv.shape[:-2], tokens, dkv.shape[-1])
-        self.works = self.members.start_exchange(dkv, (r + 1) % n, self.coming, (r - 1) % n)
+        begins_here = source == (r - 1) % n
+        sums = self.buffers.next(source).zero_() if begins_here else self._arrived()
+        add_up(sums, found)
+        self.coming = self.buffers.next((source - 1) % n)
+        self.works = self.members.start_exchange(sums, (r + 1) % n, self.coming, (r - 1) % n)
 
     def home(self) -> torch.Tensor:
         """All contributions to the gradients of this rank's keys and values, (2, B, K, T_r, D)."""
-        return self.own + self._arrived() if len(self.members) > 1 else self.own
+        alone = len(self.members) == 1
+        sums = self.buffers.next(self.members.rank).zero_() if alone else self._arrived()
+        add_up(sums, self.own)
+        return sums
 
     def _arrived(self) -> torch.Tensor:
         wait_for(self.works)
-        arrived, self.coming = self.coming, torch.empty(0)  # nobody else holds it
-        return arrived
+        return self.coming

@@ -54,6 +54,10 @@ class TokenSplit:
         """Where in the sequence the tokens of `rank` stand: (T_r,), int64."""
         return torch.cat([positions_of(p, device) for p in self.ranks_pieces[rank]])
 
+    def order(self, device: torch.device | str | None = None) -> torch.Tensor:
+        """The positions of rank 0's tokens, then of rank 1's, ...: (T,), int64."""
+        return torch.cat([self.positions(rank, device) for rank in range(self.ranks)])
+
     def of(self, tensor: torch.Tensor, rank: int, dim: int = 1) -> torch.Tensor:
         """The tokens of `rank` of a whole `tensor`, along `dim`: a copy."""
         if tensor.shape[dim] != self.tokens:
@@ -66,8 +70,7 @@ class TokenSplit:
         if found != self.sizes:
             raise ValueError(f"the ranks hold {self.sizes} tokens, and the parts have {found}")
         arrived = torch.cat(list(parts), dim)
-        positions = [self.positions(rank, arrived.device) for rank in range(self.ranks)]
-        return arrived.index_select(dim, torch.cat(positions).argsort())
+        return arrived.index_select(dim, self.order(arrived.device).argsort())
 
 
 def plain_split(tokens: int, ranks: int) -> TokenSplit:

@@ -1,5 +1,6 @@
 """Every rank's block in turn, passed round the ring while the one before is used."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -8,26 +9,51 @@ import torch.distributed as dist
 from course_lib.techniques.collectives.members import Members
 
 
-def travelling(
-    block: torch.Tensor, sizes: Sequence[int], members: Members
-) -> Iterator[tuple[int, torch.Tensor]]:
-    """(rank that it comes from, its block), this rank's own first.
+class Buffers:
+    """Room for the keys and values of two ranks at a time, (2, B, K, T_s, D), or their gradients.
 
-    block: (..., T_r, D), and `sizes` has every rank's T_r. The next block is received while the
-    caller computes with this one, so a block may be read only, and only until the next is asked
-    for. Sends n - 1 blocks per rank.
+    A ring needs no more: what has been passed on gives its place to what comes next. New memory for
+    every block would cost about as much as a copy of it, for each page has to be mapped first.
+
+    k: a rank's keys; sizes: every rank's T_s; dtype: that of `k` unless given.
+    """
+
+    def __init__(
+        self, k: torch.Tensor, sizes: Sequence[int], dtype: torch.dtype | None = None
+    ) -> None:
+        self.k, self.sizes = k, sizes
+        elements = math.prod(self._shape(max(sizes)))
+        self.pair = [k.new_empty(elements, dtype=dtype) for _ in range(2)]
+
+    def next(self, source: int) -> torch.Tensor:
+        """For what belongs to rank `source`, in the place of the last but one."""
+        self.pair.reverse()
+        shape = self._shape(self.sizes[source])
+        return self.pair[0][: math.prod(shape)].view(shape)
+
+    def _shape(self, tokens: int) -> tuple[int, ...]:
+        return 2, *self.k.shape[:2], tokens, self.k.shape[3]
+
+
+def travelling(
+    k: torch.Tensor, v: torch.Tensor, sizes: Sequence[int], members: Members
+) -> Iterator[tuple[int, torch.Tensor]]:
+    """(rank that they come from, its keys and values), this rank's own first: (2, B, K, T_s, D).
+
+    The next ones are received while the caller computes with these, so they may be read only, and
+    only until the next are asked for. Sends n - 1 blocks per rank.
     """
     n, r = len(members), members.rank
+    buffers = Buffers(k, sizes)
+    block = torch.stack([k, v], out=buffers.next(r))
     for step in range(n):
-        source, passing, coming = (r - step) % n, [], None
+        source, passing, coming = (r - step) % n, [], block
         if step < n - 1:
-            tokens = sizes[(source - 1) % n]
-            coming = block.new_empty(*block.shape[:-2], tokens, block.shape[-1])
+            coming = buffers.next((source - 1) % n)
             passing = members.start_exchange(block, (r + 1) % n, coming, (r - 1) % n)
         yield source, block
         wait_for(passing)
-        if coming is not None:
-            block = coming
+        block = coming
 
 
 def wait_for(works: Sequence[dist.Work]) -> None:

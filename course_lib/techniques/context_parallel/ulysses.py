@@ -15,7 +15,6 @@ repeated n/K times before they travel.
 Jacobs et al., "DeepSpeed Ulysses", arXiv 2309.14509 (2023).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -26,48 +25,42 @@ from torch.profiler import record_function
 
 from course_lib.techniques.collectives.members import Members
 
-from .arguments import look
+from .attention import Setting, over_split_sequences
 from .masks import Sight, same_document
 from .split import TokenSplit
 
 
+@over_split_sequences
 def ulysses_attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    split: TokenSplit,
-    group: dist.ProcessGroup | None = None,
-    *,
-    causal: bool = True,
-    documents: torch.Tensor | None = None,
-    scale: float | None = None,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, setting: Setting
 ) -> torch.Tensor:
-    """As `ring_attention`, by two all-to-alls each way.
+    """By two all-to-alls each way.
 
     Raises `ValueError` too if n does not divide the H query heads, or if of n and the K heads of
     keys and values neither divides the other.
     """
-    members = Members.of(group)
-    sight, scale = look(q, k, v, split, members, causal, documents, scale)
-    k, v = _enough_heads(q, k, v, len(members))
-    per_rank = [x.unflatten(1, (len(members), -1)) for x in (q, k, v)]  # (B, n, heads/n, T_r, D)
-    leaving = torch.cat(per_rank, 2).transpose(0, 1)
-    arrived = TokensToHeads.apply(leaving, split, members)  # (B, (H + 2 K)/n, T, D)
-    queries, keys, values = arrived.split([x.shape[2] for x in per_rank], 1)
+    sight, members, split = setting.sight, setting.members, setting.sight.split
+    n = len(members)
+    k, v = _enough_heads(q, k, v, n)
+    by_rank = [x.unflatten(1, (n, -1)).permute(1, 3, 0, 2, 4) for x in (q, k, v)]
+    leaving = torch.cat(by_rank, 3)  # (n, T_r, B, h, D), where h = (H + 2 K)/n
+    here = TokensToHeads.apply(leaving, split, members).permute(1, 2, 0, 3)  # (B, h, T, D)
+    queries, keys, values = here.split([x.shape[3] for x in by_rank], 1)
     mixed = F.scaled_dot_product_attention(
         queries,
         keys,
         values,
         attn_mask=_mask(sight),
-        is_causal=causal and documents is None,
-        scale=scale,
+        is_causal=sight.causal and sight.documents is None,
+        scale=setting.scale,
         enable_gqa=queries.shape[1] != keys.shape[1],
     )
-    return HeadsToTokens.apply(mixed, split, members).flatten(1, 2)
+    home = HeadsToTokens.apply(mixed.permute(2, 0, 1, 3), split, members)
+    return home.permute(2, 0, 3, 1, 4).flatten(1, 2)
 
 
 class TokensToHeads(torch.autograd.Function):
-    """(n, B, h, T_r, D), h heads for every rank, to this rank's, of all tokens: (B, h, T, D)."""
+    """(n, T_r, B, h, D), h heads for every rank, to this rank's, of all tokens: (T, B, h, D)."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, split: TokenSplit, members: Members) -> torch.Tensor:
@@ -77,11 +70,11 @@ class TokensToHeads(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple:
-        return heads_to_tokens(gradient, ctx.split, ctx.members).transpose(0, 1), None, None
+        return heads_to_tokens(gradient, ctx.split, ctx.members), None, None
 
 
 class HeadsToTokens(torch.autograd.Function):
-    """(B, h, T, D) to (B, n, h, T_r, D): the way back."""
+    """The way back."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, split: TokenSplit, members: Members) -> torch.Tensor:
@@ -91,37 +84,36 @@ class HeadsToTokens(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple:
-        return tokens_to_heads(gradient.transpose(0, 1), ctx.split, ctx.members), None, None
+        return tokens_to_heads(gradient, ctx.split, ctx.members), None, None
 
 
 def tokens_to_heads(x: torch.Tensor, split: TokenSplit, members: Members) -> torch.Tensor:
-    """(n, B, h, T_r, D) to (B, h, T, D), in the order of the sequence."""
-    batch, heads, _, size = x.shape[1:]
-    shapes = [(batch, heads, tokens, size) for tokens in split.sizes]
+    """(n, T_r, B, h, D) to (T, B, h, D), in the order of the sequence."""
+    arrived = x.new_empty(split.tokens, *x.shape[2:])
     with record_function("all-to-all: tokens to heads"):
-        return split.join(_all_to_all(list(x), shapes, members), dim=2)
+        _all_to_all(arrived, split.sizes, x.flatten(0, 1), [x.shape[1]] * len(x), members)
+    return arrived.index_select(0, split.order(x.device).argsort())
 
 
 def heads_to_tokens(x: torch.Tensor, split: TokenSplit, members: Members) -> torch.Tensor:
-    """(B, h, T, D) to (B, n, h, T_r, D), the heads of rank 0 first."""
-    batch, heads, _, size = x.shape
-    leaving = [split.of(x, rank, dim=2) for rank in range(len(members))]
-    shapes = [(batch, heads, split.size(members.rank), size)] * len(members)
+    """(T, B, h, D) to (n, T_r, B, h, D), the heads of rank 0 first."""
+    n, tokens = len(members), split.size(members.rank)
+    arrived = x.new_empty(n * tokens, *x.shape[1:])
+    leaving = x.index_select(0, split.order(x.device))
     with record_function("all-to-all: heads to tokens"):
-        return torch.stack(_all_to_all(leaving, shapes, members), 1)
+        _all_to_all(arrived, [tokens] * n, leaving, split.sizes, members)
+    return arrived.unflatten(0, (n, tokens))
 
 
 def _all_to_all(
-    leaving: list[torch.Tensor], shapes: Sequence[tuple[int, ...]], members: Members
-) -> list[torch.Tensor]:
-    """One tensor for each rank, for one of `shapes` from each."""
-    flat = torch.cat([part.reshape(-1) for part in leaving])
-    sizes = [torch.Size(shape).numel() for shape in shapes]
-    arrived = flat.new_empty(sum(sizes))
-    dist.all_to_all_single(
-        arrived, flat, sizes, [part.numel() for part in leaving], group=members.group
-    )
-    return [part.view(shape) for part, shape in zip(arrived.split(sizes), shapes, strict=True)]
+    arrived: torch.Tensor,
+    from_each: list[int],
+    leaving: torch.Tensor,
+    to_each: list[int],
+    members: Members,
+) -> None:
+    """Rows of tokens, so many from and to each rank."""
+    dist.all_to_all_single(arrived, leaving.contiguous(), from_each, to_each, group=members.group)
 
 
 def _enough_heads(
