@@ -54,8 +54,12 @@ class StageTimes:
         held: Held,
         micro_batch: int,
         recompute: Recompute,
+        rings: dict[float, float] | None = None,
     ) -> None:
-        """layers: of each stage. held: by the device that holds most. micro_batch: sequences."""
+        """layers: of each stage. held: by the device that holds most. micro_batch: sequences.
+
+        rings: what is `known` to the `Replicas` of the same mesh.
+        """
         self.cluster, self.mesh, self.software, self.held = cluster, mesh, software, held
         device, c = cluster.device, mesh.context
         self.message = 2 * micro_batch * model.seq * model.hidden / c  # activations, 16 bits
@@ -80,7 +84,9 @@ class StageTimes:
             software.gathers(model.dense_parameters / mesh.tensor, recompute),
             forward * (self.slowest if software.overlap else 0.0),
             (1 - forward) * gradients,
+            {} if rings is None else rings,
         )
+        self.send = send_seconds(cluster, mesh, self.message, software.sends)
         self._known: dict[tuple[int, int, StateBytes], float] = {}
 
     def step(self, microbatches: int, chunks: int, zero: int, states: StateBytes) -> StepTime:
@@ -90,11 +96,9 @@ class StageTimes:
         one microbatch does through the other stages, a v-th of that with v chunks.
         """
         p, m = self.mesh.pipeline, microbatches
-        through = self.compute + self.tensor + self.context + self.expert
-        bubble = m * (self.slowest - through / p) + (through - self.slowest) / chunks
         return StepTime(
             compute=m * self.compute / p,
-            bubble=bubble,
+            bubble=self._bubble(m, chunks),
             tensor=m * self.tensor / p,
             context=m * self.context / p,
             expert=m * self.expert / p,
@@ -102,6 +106,15 @@ class StageTimes:
             data=self._data(m, zero, states),
             update=self._update(m, zero, states),
         )
+
+    def waiting(self, microbatches: int, chunks: int) -> float:
+        """All that the number of chunks changes: the bubble, and sends on a pipeline."""
+        return self._bubble(microbatches, chunks) + self._sends(microbatches, chunks)
+
+    def _bubble(self, m: int, chunks: int) -> float:
+        through = self.compute + self.tensor + self.context + self.expert
+        idle = m * (self.slowest - through / self.mesh.pipeline)
+        return idle + (through - self.slowest) / chunks
 
     def _data(self, m: int, zero: int, states: StateBytes) -> float:
         """The same for any number of chunks, of which a search tries many."""
@@ -112,7 +125,7 @@ class StageTimes:
 
     def _sends(self, m: int, chunks: int) -> float:
         """Each microbatch, chunk and direction is a send; only filling the pipeline cannot hide."""
-        send = send_seconds(self.cluster, self.mesh, self.message, self.software.sends)
+        send = self.send
         hides = self.slowest / (2 * chunks) if self.software.overlap else 0.0
         return 2 * m * chunks * max(0.0, send - hides) + 2 * (self.mesh.pipeline - 1) * send
 

@@ -9,7 +9,7 @@ one. Its steps follow each other without a pause, so that what counts of a long 
 Hundreds of ranks with small shards pay for the first, few ranks with large ones for the second.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from course_lib.techniques.mesh import Mesh
 
@@ -100,6 +100,7 @@ class Replicas:
     gathers     of stage 3 with each microbatch: one for each pass through the layers
     forward,    seconds of computation of one microbatch that hide communication; 0 where the
     backward    software does not overlap
+    known       seconds of rings by their bytes for each parameter: the same for all microbatches
     """
 
     cluster: Cluster
@@ -111,6 +112,7 @@ class Replicas:
     gathers: int
     forward: float
     backward: float
+    known: dict[float, float] = field(default_factory=dict, compare=False, repr=False)
 
     def seconds(self, zero: int, states: StateBytes, microbatches: int) -> float:
         """What is sent in a step, beyond what hides behind computation.
@@ -145,6 +147,11 @@ class Replicas:
 
     def _ring(self, nbytes: float) -> float:
         """Of so many bytes for each parameter: experts go round among fewer ranks than the rest."""
+        if nbytes not in self.known:
+            self.known[nbytes] = self._ring_seconds(nbytes)
+        return self.known[nbytes]
+
+    def _ring_seconds(self, nbytes: float) -> float:
         mesh = self.mesh
         messages = self.messages * self.layers
         dense = ring_seconds(

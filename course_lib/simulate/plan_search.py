@@ -5,15 +5,16 @@ kind differ in size and number of chunks only, and the fastest that fits stands 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
 from .memory import Recompute, StateBytes
-from .mesh_memory import footprint, saved_by_stage
-from .mesh_stages import stage_layers, stage_parameters
+from .mesh_memory import Footprint, footprint, saved_by_stage
+from .mesh_stages import Held, stage_layers, stage_parameters
 from .mesh_time import StageTimes
 from .mixture import Mixture
 from .plans import GB, Plan, Refused
@@ -21,6 +22,20 @@ from .software import Software
 from .transformer import Transformer
 
 OVER = "do not divide over"
+
+
+@dataclass(frozen=True)
+class _States:
+    """What is the same for all ways on a mesh, whatever their microbatches.
+
+    most   held by the stage that holds most
+    empty  (stage, stage of ZeRO) -> bytes before there are activations
+    rings  seconds of its rings, as they become known
+    """
+
+    most: Held
+    empty: dict[tuple[int, int], Footprint]
+    rings: dict[float, float]
 
 
 @dataclass(frozen=True)
@@ -77,9 +92,10 @@ class Search:
         share = self.batch // mesh.data
         best: dict[tuple[bool, int, Recompute], Plan] = {}
         least: Plan | None = None
+        states = self._states(mesh, layers)
         for size in [self.micro_batch] if self.micro_batch else divisors(share):
             fits = False
-            for way in self._ways(mesh, layers, size, share // size):
+            for way in self._ways(mesh, layers, states, size, share // size):
                 kind = way.chunks > 1, way.zero, way.recompute
                 if way.memory.total <= self.cluster.device.memory:
                     fits = True
@@ -115,12 +131,9 @@ class Search:
             return f"{share} sequences a replica {OVER} microbatches of {self.micro_batch}"
         return ""
 
-    def _ways(self, mesh: Mesh, layers: Sequence[int], size: int, count: int) -> Iterator[Plan]:
-        """Every choice on a mesh with microbatches of `size` sequences, whether it fits or not."""
-        model = self.model
-        held = stage_parameters(model, layers, mesh)
-        most = max(held, key=lambda each: each.total)
-        layer = model.dense_parameters + model.expert_parameters / mesh.expert
+    def _states(self, mesh: Mesh, layers: Sequence[int]) -> "_States":
+        held = stage_parameters(self.model, layers, mesh)
+        layer = self.model.dense_parameters + self.model.expert_parameters / mesh.expert
         one = layer / mesh.tensor / self.software.messages
         empty = {
             (stage, zero): footprint(each, mesh, zero, self.states, one)
@@ -128,23 +141,53 @@ class Search:
             if stage in (0, 1, mesh.pipeline - 1)
             for zero in self.zero
         }
+        return _States(max(held, key=lambda each: each.total), empty, {})
+
+    def _ways(
+        self, mesh: Mesh, layers: Sequence[int], states: "_States", size: int, count: int
+    ) -> Iterator[Plan]:
+        """What is worth a look on a mesh with microbatches of `size` sequences."""
+        model = self.model
         for recompute in self.recompute:
             stages = StageTimes(
-                model, self.cluster, self.software, mesh, layers, most, size, recompute
+                model,
+                self.cluster,
+                self.software,
+                mesh,
+                layers,
+                states.most,
+                size,
+                recompute,
+                states.rings,
             )
-            for chunks in self._cuts(mesh, max(layers)):
-                if chunks > 1 and count % mesh.pipeline:
-                    break  # interleaving goes round in groups of p microbatches
-                saved = saved_by_stage(
-                    model, self.software, mesh, layers, size, count, chunks, recompute
-                )
-                for zero in self.zero:
-                    memory = max(
-                        (empty[s, zero].with_activations(saved[s]) for s in saved),
-                        key=lambda footprint: footprint.total,
+            # Interleaving goes round in groups of p microbatches.
+            cuts = [v for v in self._cuts(mesh, max(layers)) if v == 1 or not count % mesh.pipeline]
+            saved = {
+                v: saved_by_stage(model, self.software, mesh, layers, size, count, v, recompute)
+                for v in cuts
+            }
+            for zero in self.zero:
+                memory = {
+                    v: max(
+                        (states.empty[s, zero].with_activations(held) for s, held in each.items()),
+                        key=attrgetter("total"),
                     )
-                    step = stages.step(count, chunks, zero, self.states)
-                    yield Plan(model, mesh, chunks, size, count, zero, recompute, memory, step)
+                    for v, each in saved.items()
+                }
+                for v in self._worth_a_look(stages, count, memory):
+                    step = stages.step(count, v, zero, self.states)
+                    yield Plan(model, mesh, v, size, count, zero, recompute, memory[v], step)
+
+    def _worth_a_look(
+        self, stages: StageTimes, count: int, memory: Mapping[int, Footprint]
+    ) -> list[int]:
+        """Of numbers of chunks: 1 and the fastest of the others that fit, or what takes least."""
+        fits = [v for v in memory if memory[v].total <= self.cluster.device.memory]
+        if not fits:
+            return [min(memory, key=lambda v: memory[v].total)] if memory else []
+        more = [v for v in fits if v > 1]
+        fastest = min(more, key=lambda v: stages.waiting(count, v), default=1)
+        return [v for v in fits if v in (1, fastest)]
 
     def _cuts(self, mesh: Mesh, layers: int) -> list[int]:
         """Numbers of chunks to try for a stage of so many layers."""
