@@ -659,6 +659,81 @@ traffic_matrix({name: run.trace for name, run in runs.items() if "gather" in nam
 # does inside cannot be seen from Python, so the recorder has to share out its bytes by a standard
 # algorithm. It takes a chain for broadcast and a ring for all-gather.
 #
+# ### See it: the values on their way
+#
+# One number per rank now, so that you can follow each. In the picture time goes from left to right.
+# A block has the colour of the rank that it comes from, and ▶ lets them fly. A click on a block
+# shows the line of yours that received it.
+
+# %%
+from torch.profiler import record_function
+
+from course_lib.observe import arrivals
+from course_lib.views.moving_values import moving_explorer
+
+
+def broadcast(x):
+    my_broadcast(x, 0)
+    return x
+
+
+def all_reduce(x):
+    dist.all_reduce(x)
+    return x
+
+
+def reduce_scatter(x):
+    mine = torch.empty(1)
+    dist.reduce_scatter(mine, list(x.chunk(dist.get_world_size())))
+    return mine
+
+
+def all_to_all(x):
+    pieces = torch.empty_like(x)
+    dist.all_to_all_single(pieces, x)
+    return pieces
+
+
+COLLECTIVES = {  # and how many numbers each rank puts in
+    "your broadcast": (broadcast, 1),
+    "your all-gather": (lambda x: torch.cat(my_all_gather(x)), 1),
+    "dist.all_gather": (lambda x: torch.cat(all_gather_by_pytorch(x)), 1),
+    "dist.all_reduce": (all_reduce, 1),
+    "dist.reduce_scatter": (reduce_scatter, 4),
+    "dist.all_to_all_single": (all_to_all, 4),
+}
+
+
+def call_them_all():
+    put_in, taken_out = {}, {}
+    with arrivals() as arrived:
+        for name, (collective, count) in COLLECTIVES.items():
+            x = 10.0 * (dist.get_rank() + 1) + torch.arange(float(count))
+            put_in[name] = x.tolist()
+            with record_function(name):
+                taken_out[name] = collective(x).tolist()
+    return put_in, arrived, taken_out
+
+
+called = run_ranks(call_them_all, 4)
+moving_explorer(
+    {
+        name: (
+            called.trace.within(name),
+            [put_in[name] for put_in, _, _ in called],
+            [arrived for _, arrived, _ in called],
+            [taken_out[name] for _, _, taken_out in called],
+        )
+        for name in COLLECTIVES
+    }
+)
+
+# %% [markdown]
+# In how many rounds is your all-gather done? A round with few blocks is one in which most ranks
+# wait. The last three collectives are for later lessons. `all_reduce` leaves the sum on every rank.
+# For `reduce_scatter` and `all_to_all_single` each rank puts in a number for every rank: the first
+# adds up what is meant for a rank, the second hands it over.
+#
 # ### See it: who waits
 #
 # Bytes are not time. Here is your broadcast again, recorded on eight ranks and **replayed**: each

@@ -453,6 +453,26 @@ traffic_matrix({name: run.trace for name, run in runs.items() if name != "dist.a
 # A row is a sender. On the left all goes through one row and one column, on the right every rank
 # sends only to its right neighbour: that is the ring.
 #
+# And what is in the messages? Your ring once more, with four values on each of four ranks. ▶ plays
+# it: the sums grow from block to block for three rounds, then they are passed on as they are.
+
+# %%
+from course_lib.observe import arrivals
+from course_lib.views.moving_values import moving_values
+
+
+def four_values():
+    x = torch.full((4,), 10.0 ** dist.get_rank())
+    before = x.tolist()
+    with arrivals() as arrived:
+        x = my_ring(x)
+    return before, arrived, x.tolist()
+
+
+small = run_ranks(four_values, 4)
+moving_values(small.trace, *zip(*small, strict=True), title="your ring")
+
+# %% [markdown]
 # The recording has times as well. Here is your ring with a tensor of 8 MB. Each rank is drawn as a
 # device of its own: its processor time as boxes, its messages as thin lines below.
 #

@@ -46,6 +46,7 @@ from course_lib.simulate import simulate
 from course_lib.techniques import schedules
 from course_lib.techniques.pipeline import Pipeline, stages_of
 from course_lib.techniques.schedules import Op, validate
+from course_lib.views.schedule_explorer import schedule_explorer
 from course_lib.views.schedule_gantt import schedule_gantt
 
 # %% [markdown]
@@ -368,9 +369,13 @@ guess_held = 4
 my_1f1b = partial(rows_of, yours_or(one_f_one_b_schedule, schedules.one_f_one_b))
 one_f_one_b = simulate(my_1f1b(4, 8))
 print("your guesses:", guessed(guess_shorter, guess_held))
-schedule_gantt({"GPipe": gpipe, "1F1B": one_f_one_b})
+my_schedules = {"your GPipe": my_gpipe, "your 1F1B": my_1f1b}
+schedule_explorer(my_schedules, kind="your GPipe", beside="your 1F1B")
 
 # %% [markdown]
+# (Both are drawn from your tables, with a backward of two time units. ▶ plays them side by side,
+# and a click on a box tells what it is. Any other schedule can stand beside yours.)
+#
 # **Explain.** 1F1B is not faster at all. The first microbatch still has to reach the last stage and
 # come back, and the idle time of a stage is the same, only in other places. What changes is memory:
 # stage $s$ holds $\min(m, p - s)$ microbatches, no matter how large $m$ is. That is worth a lot:
@@ -986,13 +991,12 @@ for name in tables_for_two:
 # %% [markdown]
 # ## 11. Explore
 #
-# All schedules, with your own 1F1B among them as "yours". A red box is I, the half of a backward
-# that the stage before waits for, a yellow one W, the half that nobody waits for.
+# All schedules, and your own three beside any of them. A red box is I, the half of a backward that
+# the stage before waits for, a yellow one W, the half that nobody waits for.
 
 # %%
-from course_lib.views.schedule_explorer import schedule_explorer
-
-schedule_explorer(own=my_1f1b)
+my_schedules["your interleaved, v = 2"] = lambda p, m: my_interleaved(p, m, 2)
+schedule_explorer(my_schedules, beside="your 1F1B")
 
 # %% [markdown]
 # **Explore.** Set `send` to 0.5 in 1F1B: where does new idle time appear? Then set GPipe: why does

@@ -53,6 +53,7 @@ from course_lib.techniques.zero3 import Zero3
 from course_lib.views.memory_curves import memory_curves
 from course_lib.views.step_times import step_times
 from course_lib.views.zero_explorer import zero_explorer
+from course_lib.views.zero_step import zero_step_explorer
 
 # %% [markdown]
 # At hand: [a glossary](../docs/glossary.md), [the torch calls](../docs/torch_calls.md) and
@@ -221,6 +222,14 @@ print("your guess for fp32:", guessed(guess_fp32))
 #
 # Put the optimizer there, and it needs state for its part only.
 #
+# The picture has the bytes of a model on every rank, cut into shards in the colours of those who
+# own them. White is what is not there. ▶ goes through a step: compare DDP and ZeRO-1. (ZeRO-2 and
+# ZeRO-3 are sections 4 and 5. Look again when you come there.)
+
+# %%
+zero_step_explorer()
+
+# %% [markdown]
 # To cut a model into equal parts, lay it out flat. Two helpers for that:
 
 

@@ -49,6 +49,7 @@ from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.mesh import bytes_by_link as bytes_by_link_of_the_course
 from course_lib.techniques.schedules import one_f_one_b
 from course_lib.techniques.three_d import ThreeD
+from course_lib.views.mesh_links import mesh_explorer
 from course_lib.views.plan_explorer import plan_explorer
 
 # %% [markdown]
@@ -184,6 +185,23 @@ for axis in CUBE:
     found = sorted({tuple(groups[axis]) for groups in theirs})
     print(f"{axis:9} {[list(group) for group in found]}", end="")
     print(f"  equal: {sorted(map(tuple, groups_along(axis, CUBE))) == found}" if mine else "")
+
+# %% [markdown]
+# **Explore.** The same eight ranks on two nodes of four, with the groups of one rank in colours.
+# Which of its groups leaves the node? Then let pipeline be the innermost axis: which one leaves it
+# now, and what does it send? (Cutting sequences, "context", is
+# [lesson 09](09_long_context.ipynb), and experts are [lesson 10](10_experts.ipynb).)
+
+# %%
+mesh_explorer(tensor=2, per_node=4)
+
+# %% [markdown]
+# <details><summary>Answers</summary>
+#
+# Only the pipeline group of rank 0 leaves the node: rank 4 is on the other. With pipeline innermost
+# it stays inside, and the data group goes out instead. Section 4 counts what that costs.
+#
+# </details>
 
 # %% [markdown]
 # ## 3. A GPT on eight ranks

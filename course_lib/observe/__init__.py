@@ -10,6 +10,7 @@ Learners write plain torch.distributed; nothing is wrapped. Ranks append plain e
 while things happen, and every number is a pure function of these.
 """
 
+from .arrivals import arrivals
 from .events import Block, CommEvent, ComputeSpan, Frame, Label, RankWarning
 from .matching import Divergence, GroupCalls, Matching, match
 from .memory import Memory, MemoryCurve
@@ -36,6 +37,7 @@ __all__ = [
     "Trace",
     "Track",
     "Traffic",
+    "arrivals",
     "match",
     "read_trace",
 ]

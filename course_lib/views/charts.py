@@ -39,10 +39,11 @@ class Field:
                 x = self.across(value)
                 self.picture.line([(x, self.top), (x, self.bottom)], "line", 0.8)
         self.picture.line([(self.left, self.bottom), (self.right, self.bottom)], "soft")
-        for value, words in marks.items():
-            x = self.across(value)
-            self.picture.line([(x, self.bottom), (x, self.bottom + 4)], "soft")
-            self.picture.text(x, self.bottom + 13, words, SMALL, "middle")
+        with self.picture.group("marks"):
+            for value, words in marks.items():
+                x = self.across(value)
+                self.picture.line([(x, self.bottom), (x, self.bottom + 4)], "soft")
+                self.picture.text(x, self.bottom + 13, words, SMALL, "middle")
         if label:
             middle = (self.left + self.right) / 2
             self.picture.text(middle, self.bottom + 31, label, SMALL, "middle", ink="soft")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Literal
 from xml.sax.saxutils import escape
 
-from .palette import Fill
+from .palette import INK, Fill
 
 WIDTH = 840  # pixels: every picture has it, so that nothing jumps from one to the next
 SIZE, SMALL = 12.0, 11.0  # pixels, of letters
@@ -20,7 +20,7 @@ Anchor = Literal["start", "middle", "end"]
 # What follows the theme. Anything else is a colour of its own.
 INKS = ("ink", "soft", "line", "alarm", "page")
 
-# An image has a page of its own; in a page that can be read (`live.js`) the theme's inks hold.
+# An image has a page of its own; in a page that can be read (`live/page.js`) the theme's inks hold.
 _STYLE = (
     ".cv{--ink:#1b1b1b;--soft:#666;--line:#d4d4d4;--alarm:#a33b00;--page:#fff;"
     "font:12px system-ui,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}"
@@ -66,6 +66,7 @@ class Picture:
         self.title = title
         self._parts: list[str] = []
         self._patterns: dict[str, str] = {}
+        self._codes: list[str] = []
         self.height = 8.0
         for line in wrapped(title, WIDTH - 8, bold=True) if title else ():
             self.text(4, self.height + 8, line, bold=True)
@@ -78,8 +79,13 @@ class Picture:
     def box(
         self, x: float, y: float, wide: float, high: float, fill: Fill | str,
         hint: str = "", word: str = "", size: float = SMALL, key: str = "",
+        later: str = "", line: str = "",
     ) -> None:  # fmt: skip
-        """A rectangle. hint: told by the pointer; word: written in its middle; key: what it is."""
+        """A rectangle. hint: told by the pointer; word: written in its middle; key: what it is.
+
+        later: a word for which there is room only where the picture is enlarged
+        line: of which code it comes, as `code` numbers it, and the line there: "0:17"
+        """
         fill = Fill(fill) if isinstance(fill, str) else fill
         place = f"x='{_n(x)}' y='{_n(y)}' width='{_n(wide)}' height='{_n(high)}'"
         inside = f"<title>{escape(hint)}</title>" if hint else ""
@@ -88,7 +94,21 @@ class Picture:
             inside += f"<rect {place} fill='url(#{self._pattern(fill)})'/>"
         if word:
             inside += _text(x + wide / 2, y + high / 2, word, size, "middle", False, fill.ink)
-        self._parts.append(f"<g class='b'{_data(key)}>{inside}</g>")
+        more = _data(key)
+        if later:
+            more += _data(later, "word") + (_data(fill.ink, "ink") if fill.ink != INK else "")
+        self._parts.append(f"<g class='b'{more}{_data(line, 'line')}>{inside}</g>")
+
+    def cells(
+        self, x: Sequence[float], y: float, wide: float, high: float, fill: Fill,
+        hint: str = "", key: str = "",
+    ) -> None:  # fmt: skip
+        """Equal rectangles beside one another, which begin at each `x`; one shape for all."""
+        if x:
+            size = f"h{_n(wide)}v{_n(high)}h-{_n(wide)}z"
+            path = "".join(f"M{_n(left)},{_n(y)}{size}" for left in x)
+            told = f"<title>{escape(hint)}</title>" if hint else ""
+            self._parts.append(f"<path d='{path}' fill='{fill.color}'{_data(key)}>{told}</path>")
 
     def steps(
         self, x: Sequence[float], low: Sequence[float], high: Sequence[float], fill: Fill,
@@ -117,12 +137,12 @@ class Picture:
             f"{f'<title>{escape(hint)}</title>' if hint else ''}</polyline>"
         )
 
-    def message(self, start: Point, end: Point, color: str, hint: str = "") -> None:
-        """A thin arrow, along which a dot flies when the picture is played."""
+    def message(self, start: Point, end: Point, color: str, hint: str = "", word: str = "") -> None:
+        """A thin line, along which a dot, or a block with a word, flies when it is played."""
         (a, b), (c, d) = start, end
         self._parts.append(
             f"<line class='m' x1='{_n(a)}' y1='{_n(b)}' x2='{_n(c)}' y2='{_n(d)}' "
-            f"stroke='{color}' stroke-width='1' opacity='.55'>"
+            f"stroke='{color}' stroke-width='1' opacity='.55'{_data(word, 'word')}>"
             f"{f'<title>{escape(hint)}</title>' if hint else ''}</line>"
         )
 
@@ -186,11 +206,19 @@ class Picture:
             f"data-top='{_n(top)}' data-bottom='{_n(bottom)}' data-end='{escape(end)}'/>"
         )
 
+    def code(self, name: str, first: int, text: str) -> int:
+        """Keep lines of code, from line `first` on, to show beside a box; returns their number."""
+        self._codes.append(
+            f"<metadata data-name={_quoted(name)} data-first='{first}'>{escape(text)}</metadata>"
+        )
+        return len(self._codes) - 1
+
     @contextmanager
-    def group(self, kind: Literal["still", "frame"], name: str = "") -> Iterator[None]:
-        """What is drawn inside: the "still" picture, or one of the frames that replace it live."""
-        hidden = "" if kind == "still" else " style='display:none'"
-        self._parts.append(f"<g class='{kind}'{hidden} data-name={_quoted(name)}>")
+    def group(self, kind: Literal["still", "frame", "marks"], name: str = "") -> Iterator[None]:
+        """What is drawn inside: the "still" picture, one of the frames that replace it live, or
+        the marks of a scale, which others replace where a part of it is enlarged."""
+        hidden = " style='display:none'" if kind == "frame" else ""
+        self._parts.append(f"<g class='{kind}'{hidden}{_data(name, 'name')}>")
         yield
         self._parts.append("</g>")
 
@@ -208,7 +236,7 @@ class Picture:
             f"viewBox='0 0 {WIDTH} {high}'><style>{_STYLE}</style>"
             f"{f'<defs>{defs}</defs>' if defs else ''}"
             f"<rect width='{WIDTH}' height='{high}' rx='4' style='fill:var(--page)'/>"
-            f"{''.join(self._parts)}</svg>"
+            f"{''.join(self._parts)}{''.join(self._codes)}</svg>"
         )
 
     def _pattern(self, fill: Fill) -> str:
@@ -243,8 +271,8 @@ def _css(color: str) -> str:
     return f"var(--{color})" if color in INKS else color
 
 
-def _data(key: str) -> str:
-    return f" data-key={_quoted(key)}" if key else ""
+def _data(value: str, name: str = "key") -> str:
+    return f" data-{name}={_quoted(value)}" if value else ""
 
 
 def _quoted(text: str) -> str:

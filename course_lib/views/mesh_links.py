@@ -1,9 +1,11 @@
 """A mesh on nodes: which ranks one rank talks to, about what, and over which kind of link."""
 
-from course_lib.techniques.mesh import Mesh, node_of
+import functools
+
+from course_lib.techniques.mesh import AXES, Mesh, node_of
 from course_lib.text import counted, listed
 
-from .drawing import SMALL, WIDTH, Picture
+from .drawing import SMALL, WIDTH, Picture, width
 from .explore import Control, Explorer, explore
 from .palette import INK, PAPER, STEP, Fill
 from .view import View
@@ -13,11 +15,13 @@ _SENDS = {
     "tensor": "activations, in every layer",
     "context": "keys and values, in every layer",
     "data": "gradients, once per step",
+    "expert": "tokens to the experts and back, in every layer that has them",
     "pipeline": "activations between neighbours, once per microbatch",
 }
 _FILLS = {
     "tensor": STEP["tensor"],
     "context": Fill("#e3a1c8"),
+    "expert": Fill("#9ad0b5", "//"),
     "data": STEP["data"],
     "pipeline": Fill("#f2d264"),
 }
@@ -31,29 +35,47 @@ def mesh_links(mesh: Mesh, per_node: int = 8, rank: int = 0) -> View:
         raise ValueError(f"the picture holds {LARGEST} ranks, and {mesh} has {mesh.world_size}")
     if not 1 <= per_node <= _ACROSS:
         raise ValueError(f"a node in the picture has 1 to {_ACROSS} ranks, not {per_node}")
-    groups = {axis: mesh.group(axis, rank) for axis in mesh.order}
+    # Experts fold into the data axis: whoever is in both groups is named by the smaller one.
+    axes = [*mesh.order, *(["expert"] if mesh.expert > 1 else [])]
+    groups = {axis: mesh.group(axis, rank) for axis in axes}
     lines = [_sentence(axis, group, per_node) for axis, group in groups.items()]
     title = f"{mesh}: rank {rank} and whom it talks to"
     return View(_draw(mesh, per_node, rank, groups, title, lines), "\n".join([title, *lines]))
 
 
 def chosen_mesh(
-    pipeline: int = 2, data: int = 2, tensor: int = 4, per_node: int = 8, rank: int = 0
+    pipeline: int = 2,
+    data: int = 2,
+    tensor: int = 4,
+    context: int = 1,
+    expert: int = 1,
+    per_node: int = 8,
+    innermost: str = "tensor",
+    rank: int = 0,
 ) -> View:
-    """`mesh_links` of a mesh by its sizes; a rank beyond the last stands for the last."""
-    mesh = Mesh(pipeline=pipeline, data=data, tensor=tensor)
+    """`mesh_links` of a mesh by its sizes; a rank beyond the last stands for the last.
+
+    innermost: the axis along which neighbours in rank are neighbours; the others keep their order.
+    """
+    order = (*(axis for axis in AXES if axis != innermost), innermost)
+    sizes = {"pipeline": pipeline, "data": data, "tensor": tensor, "context": context}
+    mesh = Mesh(**sizes, expert=expert, order=order)
     return mesh_links(mesh, per_node, min(rank, mesh.world_size - 1))
 
 
-def mesh_explorer() -> Explorer:
-    """`chosen_mesh` under sliders."""
+def mesh_explorer(**start: int) -> Explorer:
+    """`chosen_mesh` under sliders. start: what is shown first, such as tensor=2, per_node=4."""
+    sizes = [1, 2, 4, 8]
     return explore(
-        chosen_mesh,
-        height=500,
-        pipeline=[1, 2, 4, 8],
-        data=[1, 2, 4, 8],
-        tensor=[1, 2, 4, 8],
-        per_node=Control([1, 2, 4, 8], "ranks per node"),
+        functools.partial(chosen_mesh, **start),
+        height=470,
+        pipeline=Control(sizes, "pipeline: stages of the model"),
+        data=Control(sizes, "data: replicas"),
+        tensor=Control(sizes, "tensor: parts of each layer"),
+        context=Control(sizes, "context: parts of each sequence"),
+        expert=Control(sizes, "expert: ranks of data per set"),
+        per_node=Control(sizes, "ranks per node"),
+        innermost=Control(AXES, "innermost axis"),
         rank=Control(range(LARGEST), "rank in colours"),
     )
 
@@ -98,7 +120,8 @@ def _draw(
         picture.box(x, y, wide - 10, _HIGH, fill, hint, key="rank")
         picture.text(x + (wide - 10) / 2, y + 13, str(each), SMALL, "middle", True, fill.ink)
         short = " ".join(f"{axis[0]}{at[axis]}" for axis in mesh.order)
-        picture.text(x + (wide - 10) / 2, y + 28, short, 10, "middle", ink=fill.ink)
+        size = 10 if width(short, 10) < wide - 12 else 9
+        picture.text(x + (wide - 10) / 2, y + 28, short, size, "middle", ink=fill.ink)
         picture.height = y + _HIGH + 8
     key = {f"rank {rank}": _SELF} | {f"its {axis} group": _FILLS[axis] for axis in reversed(groups)}
     picture.key(key | {"neither": _OTHER})

@@ -1,13 +1,15 @@
-"""Pipeline schedules under sliders: kind, ranks, microbatches, costs; timeline, bubble, memory."""
+"""Pipeline schedules under sliders, one's own beside the library's: timeline, bubble, memory."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from course_lib.observe.timeline import Timeline
 from course_lib.simulate.pipeline import simulate
 from course_lib.techniques import schedules
 
+from .drawing import WIDTH
 from .explore import Control, Explorer, explore
-from .schedule_gantt import schedule_gantt
+from .schedule_gantt import length_text, schedule_gantt
 from .view import View, said
 
 Table = Sequence[Sequence[schedules.Op]]
@@ -15,13 +17,18 @@ KINDS: dict[str, Callable[[int, int, int], Table]] = {
     "naive": lambda p, m, v: [[op for i in range(m) for op in _through(s, i)] for s in range(p)],
     **schedules.BY_NAME,
 }
+Own = Mapping[str, Callable[[int, int], Table]]
+"""Tables of one's own by name: table(p, m), in which an operation may be any three values."""
+NOTHING = "nothing"
+_NO_TIME = 1e-9
 
 
-def _read(own: Callable[[int, int], Table] | None, p: int, m: int) -> Table:
-    """The learner's table, in which an operation may be any three values."""
-    if own is None:
-        raise ValueError(f"there is no schedule of yours, and the others are {list(KINDS)}")
-    return [[schedules.Op(*op) for op in row] for row in own(p, m)]
+def _table(kind: str, p: int, m: int, v: int, own: Own) -> Table:
+    if kind in KINDS:
+        return KINDS[kind](p, m, v)
+    if kind not in own:
+        raise ValueError(f"there is no such schedule, only {', '.join([*KINDS, *own])}")
+    return [[schedules.Op(*op) for op in row] for row in own[kind](p, m)]
 
 
 def _through(stage: int, microbatch: int) -> tuple[schedules.Op, schedules.Op]:
@@ -31,6 +38,7 @@ def _through(stage: int, microbatch: int) -> tuple[schedules.Op, schedules.Op]:
 
 def pipeline_timeline(
     kind: str = "1F1B",
+    beside: str = NOTHING,
     p: int = 4,
     m: int = 8,
     v: int = 2,
@@ -38,40 +46,96 @@ def pipeline_timeline(
     backward: float = 2,
     weight: float = 1,
     send: float = 0,
-    own: Callable[[int, int], Table] | None = None,
+    own: Own | None = None,
 ) -> View:
-    """The timeline of one schedule; costs are those of a whole rank, in any unit.
+    """The timeline of a schedule, or of two on one scale, and where their orders differ.
 
-    kind: a name in KINDS, or "yours" for `own(p, m)`. weight: the part of `backward` that W takes.
+    kind, beside: names in KINDS or in `own`; beside: "nothing" for one alone.
+    Costs are those of a whole rank, in any unit. weight: the part of `backward` that W takes.
     A rank with v stages (interleaved) has each of them at 1/v of the costs.
     A combination that makes no schedule gives a picture that says why.
     """
-    try:
-        table: Table = KINDS[kind](p, m, v) if kind in KINDS else _read(own, p, m)
-        stages = schedules.num_stages(table)
-        share = p / stages
-        timeline = simulate(table, forward * share, backward * share, weight * share, send)
-    except Exception as problem:  # whatever a learner's function raises
-        return said(f"{kind}, p = {p}, m = {m}: {problem or type(problem).__name__}")
-    held = timeline.peak_held_by_rank(activation=share, weight=share)
-    name = f"{kind}, p = {p}, m = {m}" + (f", v = {v}" if stages > p else "")
-    view = schedule_gantt(timeline, name, held=held)
-    memory = " ".join(f"{amount:.3g}" for amount in held)
-    view.text += f"\nin flight on each rank, in microbatches of a rank's layers: {memory}"
+    tables: dict[str, Table] = {}
+    timelines: dict[str, Timeline] = {}
+    held: dict[str, Sequence[float]] = {}
+    for each in dict.fromkeys([kind] if beside == NOTHING else [kind, beside]):
+        try:
+            tables[each] = _table(each, p, m, v, own or {})
+            stages = schedules.num_stages(tables[each])
+            share = p / stages
+            costs = forward * share, backward * share, weight * share, send
+            timeline = simulate(tables[each], *costs)
+        except Exception as problem:  # whatever a learner's function raises
+            return said(f"{each}, p = {p}, m = {m}: {problem or type(problem).__name__}")
+        name = f"{each}, p = {p}, m = {m}" + (f", v = {stages // p}" if stages > p else "")
+        timelines[name] = timeline
+        held[name] = timeline.peak_held_by_rank(activation=share, weight=share)
+    return _drawn(tables, timelines, held)
+
+
+def _drawn(
+    tables: Mapping[str, Table],
+    timelines: Mapping[str, Timeline],
+    held: Mapping[str, Sequence[float]],
+) -> View:
+    view = schedule_gantt(timelines, held=held)
+    for name in timelines:
+        of = f" ({name})" if len(held) > 1 else ""
+        memory = " ".join(f"{amount:.3g}" for amount in held[name])
+        view.text += f"\nin flight on each rank, in microbatches of a rank's layers{of}: {memory}"
+    if len(tables) == 2:
+        found = compared(tables, [timeline.makespan for timeline in timelines.values()])
+        view.text += f"\n{found}"
+        picture = view.picture
+        picture.height = picture.paragraph(4, picture.height + 8, found, WIDTH - 8) + 4
     return view
 
 
-def schedule_explorer(own: Callable[[int, int], Table] | None = None) -> Explorer:
-    """All of `pipeline_timeline` under sliders; `own(p, m)` is offered as the kind "yours"."""
-    kinds = [*KINDS, *(["yours"] if own else [])]
+def compared(tables: Mapping[str, Table], lengths: Sequence[float]) -> str:
+    """How much longer the second of two schedules is, and the first place where they differ."""
+    (first, one), (second, other) = tables.items()
+    more = lengths[1] - lengths[0]
+    length = f"takes {length_text(abs(more))} {'more' if more > 0 else 'less'} than {first}"
+    if abs(more) < _NO_TIME:
+        length = f"takes as long as {first}"
+    if [len(row) for row in one] != [len(row) for row in other]:
+        return f"{second} {length}. Its rows have other operations."
+    places = (
+        (index, rank)
+        for rank, rows in enumerate(zip(one, other, strict=True))
+        for index, (mine, its) in enumerate(zip(*rows, strict=True))
+        if mine != its
+    )
+    place = min(places, default=None)
+    if place is None:
+        return f"{second} {length}: every rank does the same in the same order."
+    index, rank = place
+    return (
+        f"{second} {length}. The first difference: on rank {rank} operation {index + 1} is "
+        f"{other[rank][index]}, and {one[rank][index]} in {first}."
+    )
+
+
+def schedule_explorer(own: Own | None = None, **start: str) -> Explorer:
+    """All of `pipeline_timeline` under sliders.
+
+    own    one's own schedules by name, such as {"my 1F1B": my_1f1b}, offered beside the others
+    start  what is shown first: kind="my 1F1B", beside="1F1B"
+    """
+    kinds = [*KINDS, *(own or {})]
+
+    def shown(now: Mapping[str, str]) -> set[str]:
+        return {now["kind"], now["beside"]}
+
     return explore(
-        functools.partial(pipeline_timeline, own=own),
+        functools.partial(pipeline_timeline, own=own, **start),
         height=350,
-        kind=kinds,
+        kind=Control(kinds, "schedule"),
+        beside=Control([NOTHING, *kinds], "beside it"),
         p=Control([1, 2, 3, 4, 6, 8], "p = ranks"),
         m=Control([1, 2, 3, 4, 6, 8, 12, 16, 24, 32], "m = microbatches"),
         v=Control(
-            [1, 2, 3, 4], "v = stages per rank", when=lambda now: now["kind"] == "interleaved"
+            [1, 2, 3, 4], "v = stages per rank", when=lambda now: "interleaved" in shown(now)
         ),
         forward=Control([0.5, 1, 2], "forward", "time units"),
         backward=Control([1, 2, 3, 4], "backward", "time units"),
@@ -79,7 +143,7 @@ def schedule_explorer(own: Callable[[int, int], Table] | None = None) -> Explore
             [0.5, 1, 1.5],
             "weight gradient of it",
             "time units",
-            when=lambda now: now["kind"] in ("ZB-H1", "yours"),
+            when=lambda now: not shown(now).isdisjoint(["ZB-H1", *(own or {})]),
         ),
         send=Control([0, 0.1, 0.25, 0.5, 1], "a message", "time units"),
     )

@@ -7,7 +7,6 @@ received, and an arrow from each send to its receive.
 """
 
 import itertools
-import linecache
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -29,6 +28,7 @@ from .palette import (
     Fill,
     chunk,
 )
+from .source_lines import SourceLines, source_line
 from .units import size_text, time_text
 from .view import View
 
@@ -47,7 +47,7 @@ def schedule_gantt(
     title: str = "",
     unit: Literal["", "s"] = "",
     scale: Literal["shared", "each"] = "shared",
-    held: Sequence[float] = (),
+    held: Mapping[str, Sequence[float]] | None = None,
     node: int | None = None,
 ) -> View:
     """One timeline, or several by name, with bubble and peak of microbatches in flight.
@@ -55,7 +55,8 @@ def schedule_gantt(
     unit   "s" where times are seconds, as of recordings and replays; else units of the given costs
     scale  "each": every timeline has the whole width, to compare a measured run with a simulated
            one, whose times are in other units
-    held   what each rank of one timeline holds at most, if not its microbatches in flight
+    held   what each rank of a timeline holds at most, by the timeline's name, if not its
+           microbatches in flight
     node   ranks of a node: what is sent from one node to another has colours of its own
     """
     named = {title: timelines} if isinstance(timelines, Timeline) else dict(timelines)
@@ -64,12 +65,12 @@ def schedule_gantt(
     if unit not in ("", "s") or scale not in ("shared", "each"):
         raise ValueError(f"unit = {unit!r} must be '' or 's', scale = {scale!r} shared or each")
     text = "\n\n".join(_text(name, timeline, unit) for name, timeline in named.items())
-    return View(_draw(named, unit, scale, held, node), text)
+    return View(_draw(named, unit, scale, held or {}, node), text)
 
 
 def summary(timeline: Timeline, unit: str = "") -> str:
     """The numbers of a timeline in one line."""
-    length = _length(timeline.makespan, unit)
+    length = length_text(timeline.makespan, unit)
     if not any(timeline.busy):
         return f"{length}, messages only"
     idle = f"{length}, ranks idle {timeline.bubble_fraction:.1%} of the time"
@@ -82,7 +83,8 @@ def summary(timeline: Timeline, unit: str = "") -> str:
 # ------------------------------------------------------------------------------------------------
 
 
-def _length(time: float, unit: str) -> str:
+def length_text(time: float, unit: str = "") -> str:
+    """A time of a timeline in words; unit: as in `schedule_gantt`."""
     if unit == "s":
         return time_text(time)
     return f"{_short(time)} time unit{'s' if time != 1 else ''}"
@@ -166,7 +168,11 @@ class _Panel:
 
 
 def _draw(
-    named: Mapping[str, Timeline], unit: str, scale: str, held: Sequence[float], node: int | None
+    named: Mapping[str, Timeline],
+    unit: str,
+    scale: str,
+    held: Mapping[str, Sequence[float]],
+    node: int | None,
 ) -> Picture:
     longest = max(timeline.makespan for timeline in named.values()) or 1
     holds = any(timeline.peak_in_flight for timeline in named.values())
@@ -178,14 +184,15 @@ def _draw(
     picture = Picture("" if len(named) > 1 else heads[0])
     top = picture.height
     seen: dict[str, Fill] = {}
-    for head, timeline in zip(heads, named.values(), strict=True):
+    sources = SourceLines(picture)
+    for head, (name, timeline) in zip(heads, named.items(), strict=True):
         if len(named) > 1:
             picture.text(4, picture.height + 12, head, bold=True)
             picture.height += 24
         span = timeline.makespan if scale == "each" else longest
         panel = _Panel(timeline, unit, picture.height, (right - _LEFT) / (span or 1), node)
-        _rows(picture, panel, right, held)
-        seen |= _boxes(picture, panel)
+        _rows(picture, panel, right, held.get(name, ()))
+        seen |= _boxes(picture, panel, sources)
         picture.height = panel.bottom + 8
     picture.title = "; ".join(heads)
     field = Field(picture, _LEFT, top, right - _LEFT, picture.height - top, (0, longest), (0, 1))
@@ -218,10 +225,10 @@ def _rows(picture: Picture, panel: _Panel, right: float, held: Sequence[float]) 
             picture.text(
                 right + 8, y + panel.tall / 2, f"holds {held[rank]:.3g}", SMALL, ink="soft"
             )
-    picture.line([(end, panel.top), (end, panel.bottom)], "soft")
+    picture.line([(end, panel.top), (end, panel.bottom)], "soft", key="end")
 
 
-def _boxes(picture: Picture, panel: _Panel) -> dict[str, Fill]:
+def _boxes(picture: Picture, panel: _Panel, sources: SourceLines) -> dict[str, Fill]:
     """Draw what was done; returns what the colours mean."""
     timeline = panel.timeline
     chunks = _chunks(timeline)
@@ -237,7 +244,8 @@ def _boxes(picture: Picture, panel: _Panel) -> dict[str, Fill]:
         if span.track != COMPUTE:
             name, fill = _sent_over(span, panel.node)
             low, high = panel.lane(span)
-            picture.box(x, low, max(wide, 1.5), high, fill, hint, key=name)
+            line = sources.place(span.event.where) if span.event else ""
+            picture.box(x, low, max(wide, 1.5), high, fill, hint, key=name, line=line)
             seen.setdefault(name, fill)
             continue
         fill, name, word = Fill(QUIET), "computation", ""
@@ -245,13 +253,14 @@ def _boxes(picture: Picture, panel: _Panel) -> dict[str, Fill]:
             number = chunks[span.what[1]]
             name = NAMES[span.what[0]] + ("" if plain else f", chunk {number}")
             fill = chunk(OPERATIONS[span.what[0]], number)
-            word = _number(span.what, plain) if size else ""
-        elif span.what not in around and width(span.what, SMALL) < wide - 4:
+            word = _number(span.what, plain)
+        elif span.what not in around:
             word = span.what
+        fits = size > 0 if isinstance(span.what, tuple) else width(word, SMALL) < wide - 4
         gap = 1 if wide > 4 else 0
         picture.box(
-            x, y + 2, max(wide - gap, 0.7), panel.tall - 5, fill, hint, word,
-            size if isinstance(span.what, tuple) else SMALL, key=name,
+            x, y + 2, max(wide - gap, 0.7), panel.tall - 5, fill, hint, word if fits else "",
+            size if isinstance(span.what, tuple) else SMALL, key=name, later="" if fits else word,
         )  # fmt: skip
         seen.setdefault(name, fill)
     return {name: seen[name] for name in sorted(seen, key=_place)}
@@ -310,8 +319,9 @@ def _hint(span: Span, unit: str) -> str:
             lines[0] += f", {size_text(span.event.nbytes)}"
         if span.event.where:
             frame = span.event.where[0]
-            source = linecache.getline(frame.file, frame.line).strip()
-            lines.append(f"line {frame.line} of {frame.function}: {source}".rstrip(": "))
+            lines.append(
+                f"line {frame.line} of {frame.function}: {source_line(frame)}".rstrip(": ")
+            )
     lines.append(f"{text(span.start)} to {text(span.end)}")
     return "\n".join(lines)
 

@@ -1,8 +1,8 @@
 """What every view is: a picture and the same in words, in one output.
 
 The picture is an `<img>` of SVG, which every reader of notebooks shows, sharp at every scale and
-with its words for who cannot see. Where the page may run scripts, `live.js` puts the same SVG into
-the page, so that it takes the theme's colours, answers the pointer and can be played.
+with its words for who cannot see. Where the page may run scripts, those of `live/` put the same SVG
+into the page, so that it takes the theme's colours, answers the pointer and can be played.
 """
 
 import functools
@@ -48,7 +48,7 @@ class View:
             f'<img class="course-view" alt="{words}" width="{wide}" '
             f'style="max-width: 100%; height: auto" '
             f'src="data:image/svg+xml;charset=utf-8,{svg.translate(_ENCODED)}">'
-            f"<script>{_live()}</script>"
+            f"<script>{_live(*_needed(svg))}</script>"
         )
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
@@ -66,11 +66,20 @@ def said(words: str) -> View:
     return View(picture, words)
 
 
+def _needed(svg: str) -> list[str]:
+    """The scripts of a picture, in order: those that it has no use for would only take room."""
+    if "class='frame'" in svg:
+        return ["page", "player", "frames"]
+    return ["page", "player", "timeline"] if "class='play'" in svg else ["page"]
+
+
 @functools.cache
-def _live() -> str:
-    """The script without its comments and indentation: every output holds a copy of it."""
-    lines = files(__package__).joinpath("live.js").read_text(encoding="utf-8").splitlines()
-    return "\n".join(line for line in map(str.strip, lines) if line and line[:2] != "//")
+def _live(*names: str) -> str:
+    """The scripts without comments and indentation: every output holds a copy of its own."""
+    folder = files(__package__) / "live"
+    texts = ((folder / f"{name}.js").read_text(encoding="utf-8") for name in names)
+    lines = map(str.strip, "\n".join(texts).splitlines())
+    return "\n".join(["(() => {", *(line for line in lines if line and line[:2] != "//"), "})();"])
 
 
 def _traced(figure: "Figure") -> str:

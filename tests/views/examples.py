@@ -15,13 +15,14 @@ from course_lib.views.loss_curves import loss_curves
 from course_lib.views.memory_bars import run_memory
 from course_lib.views.memory_curves import memory_curves
 from course_lib.views.mesh_links import chosen_mesh, mesh_explorer
+from course_lib.views.moving_values import moving_explorer, moving_values
 from course_lib.views.number_range import fp16_range, loss_scales
 from course_lib.views.plan_explorer import plan_explorer, plan_view
 from course_lib.views.ratio_curves import ratio_curves
 from course_lib.views.replay_explorer import replay_explorer, replayed
 from course_lib.views.ring_steps import ring_steps
 from course_lib.views.scaling_curves import all_reduce_explorer, all_reduce_scaling
-from course_lib.views.schedule_explorer import schedule_explorer
+from course_lib.views.schedule_explorer import pipeline_timeline, schedule_explorer
 from course_lib.views.schedule_gantt import schedule_gantt
 from course_lib.views.sharding import sharding, sharding_explorer
 from course_lib.views.step_times import step_times
@@ -29,6 +30,7 @@ from course_lib.views.traffic_bars import traffic_bars
 from course_lib.views.traffic_matrix import traffic_matrix
 from course_lib.views.view import View
 from course_lib.views.zero_explorer import zero_explorer, zero_memory
+from course_lib.views.zero_step import zero_step, zero_step_explorer
 
 RANKS = 8
 
@@ -68,6 +70,9 @@ def memory() -> Memory:
 
 
 TRACE, MEMORY = exchange(), memory()
+NUMBERS = [[float(rank)] for rank in range(RANKS)]
+ARRIVED = [{1: [[float((rank - 1) % RANKS)]], 2: [[28.0]]} for rank in range(RANKS)]
+MOVED = (TRACE, NUMBERS, ARRIVED, [[28.0]] * RANKS)
 PLANS = plan(MODELS["GPT-3 175B"], dgx_a100.with_nodes(16), 256)
 PIPES = {
     "GPipe": simulate(gpipe(8, 32)),
@@ -98,6 +103,9 @@ VIEWS: dict[str, Callable[[], View]] = {
     "memory bars": lambda: run_memory(MEMORY),
     "memory curves": lambda: memory_curves(MEMORY, "a run"),
     "zero memory": zero_memory,
+    "zero step": lambda: zero_step(ranks=8),
+    "moving values": lambda: moving_values(*MOVED),
+    "two schedules": lambda: pipeline_timeline("1F1B", "interleaved", p=8, m=32),
     "sharding": lambda: sharding("MLP", 8),
     "plan": lambda: plan_view(PLANS),
     "mesh": chosen_mesh,
@@ -112,6 +120,8 @@ WIDGETS: dict[str, Callable[[], Explorer]] = {
     "pipeline schedules": schedule_explorer,
     "memory of ZeRO": zero_explorer,
     "memory of ZeRO, with a run": lambda: zero_explorer({"mine": MEMORY}, 1000),
+    "a step of ZeRO": zero_step_explorer,
+    "moving values": lambda: moving_explorer({"one": MOVED, "two": (*MOVED[:3], NUMBERS)}),
     "sharding": sharding_explorer,
     "all-reduce on many devices": all_reduce_explorer,
     "links": lambda: replay_explorer(TRACE),

@@ -34,12 +34,29 @@ def test_words_say_who_where_and_what():
     assert words(mesh_links(MESH, 4)).count("node 3") == 1
 
 
+def test_experts_are_named_by_their_own_group_and_not_by_the_data_axis_that_holds_it():
+    view = chosen_mesh(1, 4, 2, expert=2)
+    hints = [box.hint for box in boxes(view, "rank")]
+    told = [hint.splitlines()[-1] for hint in hints if "group of" in hint]
+    assert told == [
+        f"in the {axis} group of rank 0" for axis in ("tensor", "expert", "data", "data")
+    ]
+    assert "expert: ranks 0 and 2, inside one node; tokens" in view.text
+
+
+def test_the_innermost_axis_moves_from_one_neighbour_to_the_next():
+    assert "pipeline: ranks 0 and 1, inside" in chosen_mesh(innermost="pipeline", per_node=2).text
+    assert "tensor: ranks 0, 2, 4 and 6, over 4" in chosen_mesh(
+        innermost="pipeline", per_node=2
+    ).text  # fmt: skip
+
+
 def test_an_axis_of_one_talks_to_nobody():
     assert "data: nobody" in chosen_mesh(data=1).text
 
 
 def test_a_rank_that_is_not_there_stands_for_the_last():
-    assert chosen_mesh(1, 1, 2, 8, 9).text == chosen_mesh(1, 1, 2, 8, 1).text
+    assert chosen_mesh(1, 1, 2, rank=9).text == chosen_mesh(1, 1, 2, rank=1).text
 
 
 def test_what_cannot_be_drawn_is_said():

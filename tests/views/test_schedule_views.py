@@ -1,5 +1,7 @@
 """The pictures of pipelines say what the timeline says, and sliders reach every kind."""
 
+import inspect
+
 import pytest
 
 from course_lib.observe import CommEvent, Frame
@@ -8,7 +10,8 @@ from course_lib.simulate.pipeline import simulate
 from course_lib.techniques.schedules import Op, gpipe, interleaved, one_f_one_b, zb_h1
 from course_lib.views.schedule_explorer import KINDS, pipeline_timeline, schedule_explorer
 from course_lib.views.schedule_gantt import schedule_gantt
-from tests.views.reading import Moved, boxes, keys, words
+from course_lib.views.source_lines import function_around
+from tests.views.reading import Moved, boxes, keys, tree, words
 
 
 def test_every_operation_is_a_box_with_its_microbatch_in_it():
@@ -148,12 +151,30 @@ def mine(p, m):
     return [[("F", s, i) for i in range(m)] + [("B", s, i) for i in range(m)] for s in range(p)]
 
 
-def test_the_learners_own_table_is_one_more_kind():
-    move = Moved(schedule_explorer(own=mine))
-    shown = move(kind="yours", p=2, m=3)
-    assert shown.text == pipeline_timeline("yours", p=2, m=3, own=mine).text
-    assert boxes(shown) == boxes(pipeline_timeline("yours", p=2, m=3, own=mine))
+def test_ones_own_table_is_one_more_schedule_and_stands_beside_any():
+    move = Moved(schedule_explorer({"mine": mine}))
+    shown = move(kind="mine", p=2, m=3)
+    assert shown.text == pipeline_timeline("mine", p=2, m=3, own={"mine": mine}).text
+    assert len(boxes(shown)) == 2 * 2 * 3
     assert "not attempted yet" in move(m=1).text
+    both = move(m=3, beside="1F1B")
+    assert len(boxes(both)) == 2 * 2 * 2 * 3
+    assert both.text.count("in flight on each rank") == 2
+
+
+def test_two_schedules_are_compared_by_length_and_by_their_first_difference():
+    both = pipeline_timeline("1F1B", "mine", p=2, m=3, own={"mine": mine})
+    # In 1F1B rank 1 has F0 B0 F1 ..., in mine F0 F1 F2 ...
+    found = (
+        "mine takes as long as 1F1B. The first difference: on rank 1 operation 2 is F1.1, "
+        "and B1.0 in 1F1B."
+    )
+    assert both.text.splitlines()[-1] == found
+    assert found in words(both)
+    same = pipeline_timeline("GPipe", "mine", p=2, m=3, own={"mine": mine}).text
+    assert same.endswith("mine takes as long as GPipe: every rank does the same in the same order.")
+    longer = pipeline_timeline("ZB-H1", "1F1B", p=2, m=3).text
+    assert "1F1B takes 2 time units more than ZB-H1. Its rows have other" in longer
 
 
 def test_what_changes_nothing_is_disabled():
@@ -162,9 +183,44 @@ def test_what_changes_nothing_is_disabled():
     assert move.widgets["weight"].disabled
     move(kind="interleaved")
     assert not move.widgets["v"].disabled
-    move(kind="ZB-H1")
+    move(kind="1F1B", beside="ZB-H1")
     assert (move.widgets["v"].disabled, move.widgets["weight"].disabled) == (True, False)
 
 
 def test_the_first_picture_is_1f1b():
     assert schedule_explorer().text == pipeline_timeline().text
+
+
+def test_an_operation_names_its_line_and_the_picture_keeps_the_function_around_it():
+    lines, first = inspect.getsourcelines(mine)
+    frame = Frame(__file__, first + 2, "mine")
+    event = CommEvent(
+        rank=0, n=0, op="send", group="", ranks=(0, 1), peer=1, tag=0, nbytes=4000, shapes=((4,),),
+        dtype="uint8", reduce_op=None, blocking=True, native=False, issued=0.0, where=(frame,),
+    )  # fmt: skip
+    twice = Track(0, "send", [0.001, 0.002], [0.002, 0.003], ["send to 1"] * 2, [event] * 2)
+    root = tree(schedule_gantt(Timeline(2, [twice]), unit="s"))
+    (kept,) = root.findall("{*}metadata")
+    assert kept.text.splitlines() == "".join(lines).splitlines()
+    assert (kept.get("data-name"), kept.get("data-first")) == ("mine", str(first))
+    named = [g.get("data-line") for g in root.iter("{http://www.w3.org/2000/svg}g")]
+    assert [line for line in named if line] == [f"0:{first + 2}"] * 2
+
+
+@pytest.mark.parametrize(
+    ("index", "name", "found"),
+    [
+        (4, "f", (0, 6)),  # its head goes over several lines
+        (8, "<module>", (5, 12)),
+        (60, "long", (52, 69)),
+    ],
+)
+def test_a_function_is_found_around_a_line(index, name, found):
+    f = ["def f(", "    a,", ") -> int:", "", "    return 1", "    # f", "", ""]
+    lines = [*f, "x = f(1)", "y = 2", "def long():", *["    step()"] * 70, "z = 3"]
+    assert function_around(lines, index, name) == found
+
+
+def test_words_that_do_not_fit_are_kept_for_where_the_picture_is_enlarged():
+    svg = schedule_gantt(simulate(one_f_one_b(8, 200))).svg()
+    assert svg.count(" data-word='199'") == 2 * 8
