@@ -71,6 +71,13 @@ def send_all(tensors, src=0):
         dist.broadcast(tensor.detach(), src=src)
 
 
+@wrong(says="See `for name in {*names}:`: go by a list, a dict or sorted(...)")
+def in_the_order_of_a_set_of_names(model):
+    names = dict([*model.named_parameters(), *model.named_buffers()])
+    for name in {*names}:
+        dist.broadcast(names[name].detach(), src=0)
+
+
 @wrong(says="buffer 'norm.running_mean' is not rank 0's: it is still the rank's own")
 def parameters_alone(model):
     send_all(model.parameters())
