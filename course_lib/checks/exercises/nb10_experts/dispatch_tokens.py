@@ -261,11 +261,11 @@ EXERCISE = Exercise(
         """,
         """
         mine = number // n; sent_counts = bincount(flat, minlength=number); exchange it to theirs;
-        sent = sent_counts.view(n, mine).sum(1).tolist(), received = theirs.view(n, mine).sum(1)
-        .tolist(). came = exchange(x[order // k], sent, received). which =
-        arange(mine).repeat(n).repeat_interleave(theirs); again = which.argsort(stable=True).
-        rows = came[again], counts = theirs.view(n, mine).sum(0). back: exchange(outputs
-        [again.argsort()], received, sent)[order.argsort()].view(T, k, -1).
+        sent = sent_counts.view(n, mine).sum(1).tolist();
+        received = theirs.view(n, mine).sum(1).tolist(). came = exchange(x[order // k], sent,
+        received). which = arange(mine).repeat(n).repeat_interleave(theirs); again =
+        which.argsort(stable=True). rows = came[again], counts = theirs.view(n, mine).sum(0). back:
+        exchange(outputs[again.argsort()], received, sent)[order.argsort()].view(T, k, -1).
         """,
     ),
     passed="rows by expert there, each back in its place, gradients both ways",
