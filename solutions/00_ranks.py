@@ -108,9 +108,9 @@ print(f"{'all':10} {sum(held.values()) / count:5.2f}    your guess: {guessed(gue
 # Megatron-LM keeps gradients in float32 as well and needs 18 bytes with bf16. The wall stays where
 # it is.)
 #
-# Those bytes are not all. A recorder can follow every tensor and say what it is for. Here are two
-# steps of the same network, with a small batch and with a large one. (`run_ranks` runs the function
-# in a process of its own, where it is watched. Section 2 is about that.)
+# That is not all the memory. A recorder can follow every tensor and say what it is for. Here are
+# two steps of the same network, with a small batch and with a large one. (`run_ranks` runs the
+# function in a process of its own, where it is watched. Section 2 is about that.)
 #
 # **Predict.** Which of these grow with the batch: `"parameters"`, `"gradients"`, `"optimizer"`,
 # `"activations"`?
@@ -155,7 +155,7 @@ memory_curves(watched, title="Two training steps")
 # than the first, and a run that survives one step may run out of memory in the next. (Light grey,
 # "other", is what an operator needs for a moment.)
 #
-# **Who solved it, and when.** Nobody with one idea. Each of these spreads something else over the
+# **Who solved it, and when.** No single idea did. Each of these spreads something else over the
 # devices, and each has a lesson here:
 #
 # | what is spread | who | lesson |
@@ -169,7 +169,8 @@ memory_curves(watched, title="Two training steps")
 # | a long sequence | Liu et al. 2023 (*Ring Attention*) | 09 |
 # | the experts of a layer, a few for each token | Lepikhin et al. 2020 (*GShard*) | 10 |
 #
-# All of them are made of one thing: processes that send tensors to each other. That is this lesson.
+# All of them are made of one thing: processes that send tensors to each other. That is what this
+# lesson is about.
 #
 # ### Exercise 1: `memory_wall` (● 5 minutes)
 #
@@ -1033,8 +1034,8 @@ print("your guess:", guessed(guess_received))
 # 1. How many GPUs of 24 GB does it take at least to train a model of 7 billion parameters?
 #
 # <details><summary>Answer</summary>
-# 7e9 · 16 = 112 GB, so 5. With float32 gradients as well (18 bytes): 126 GB, so 6. And then there
-# is no room for activations yet.
+# 7e9 · 16 = 112 GB, so 5. With float32 gradients as well (18 bytes): 126 GB, so 6. And that leaves
+# no room for activations.
 # </details>
 #
 # 2. What is the largest model whose 16 bytes per parameter fit on one GPU of 80 GB?

@@ -319,7 +319,7 @@ loss_scales(trained["fp16, scaled"][1])
 # On several ranks all must leave out the same step, or the copies of the model differ from then on.
 # Under ZeRO a rank sees only its own part of the gradient, so "is it finite?" has to be asked with
 # an all-reduce. bfloat16 needs none of this: no scale, no step left out, no question. It has three
-# bits of precision less, and still large models are trained in it wherever the GPUs have it.
+# bits of precision less, and yet large models are trained in it wherever the GPUs have it.
 #
 # ## 3. Another place: offload to the host
 #
