@@ -37,6 +37,10 @@ _TO_THE_BYTE = "nothing fills 60 % of a memory to the byte"
 _NO_MEMORY = "nothing fills a memory to the byte"
 _EVENLY = "what is divided here divides evenly"
 _NO_DIVISOR = "no number divides a smaller one"
+_STAGE_2 = (
+    "stage 2 takes no longer than 0 and 1 and holds less, except on one device, where these two "
+    "are the same"
+)
 _APART = "no position is on two ranks"
 _STABLE = "torch sorts stably on a CPU, asked or not"
 
@@ -231,6 +235,25 @@ SAME: dict[str, dict[str, str]] = {
         "for pipeline in range(1, model['layers'] + 1): -> for pipeline in "
         "range(1, model['layers'] + 2):": _NONE_DIVIDES,
         "if need <= 0.6 * cluster['memory']: -> if need < 0.6 * cluster['memory']:": _TO_THE_BYTE,
+    },
+    "choose_savings": {
+        "for zero in (0, 1, 2, 3): -> for zero in (0, 2, 2, 3):": _STAGE_2,
+        "for zero in (0, 1, 2, 3): -> for zero in (0, 0, 2, 3):": _STAGE_2,
+        "for zero in (0, 1, 2, 3): -> for zero in (1, 1, 2, 3):": _STAGE_2,
+        "each += 2 / (n if zero >= 2 else 1) + 12 / (n if zero >= 1 else 1) -> each += 2 "
+        "/ (n if zero >= 2 else 1) + 12 / (n if True else 1)": _STAGE_2,
+        "each += 2 / (n if zero >= 2 else 1) + 12 / (n if zero >= 1 else 1) -> each += 2 "
+        "/ (n if zero >= 2 else 1) + 12 / (n if zero > 1 else 1)": _STAGE_2,
+        "each += 2 / (n if zero >= 2 else 1) + 12 / (n if zero >= 1 else 1) -> each += 2 "
+        "/ (n if zero >= 2 else 1) + 12 / (n if zero >= 2 else 1)": _STAGE_2,
+        "each += 2 / (n if zero >= 2 else 1) + 12 / (n if zero >= 1 else 1) -> each += 2 "
+        "/ (n if zero >= 2 else 1) + 12 / (n if zero >= 0 else 1)": _STAGE_2,
+        "whole = {0: 0, 1: 0, 2: 4, 3: 8}[zero] -> whole = "
+        "{0: 0, 1: 1, 2: 4, 3: 8}[zero]": _STAGE_2,
+        "whole = {0: 0, 1: 0, 2: 4, 3: 8}[zero] -> whole = "
+        "{0: 1, 1: 0, 2: 4, 3: 8}[zero]": _STAGE_2,
+        "if states + activations <= job['memory']: -> if states + activations "
+        "< job['memory']:": _NO_MEMORY,
     },
     "choose_schedule": {
         "return [n for n in range(1, number + 1) if number % n == 0] -> return [n for n in "

@@ -16,37 +16,47 @@ from course_lib.checks.answers import kind_of, plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.simulate import memory_jobs
-from course_lib.simulate.memory_jobs import RECOMPUTE, Job
+from course_lib.simulate.memory_jobs import RECOMPUTE, Job, Way
 
 _CLOSE = 1.02
 _MOST = 3  # causes that are named
 _ASKED = ("devices", "layers", "memory", "parameters", "activations")
-# Memory in GB with which a single thing that is left out makes a difference: the gradients that are
-# whole; the activations of the layer at work; and besides both the parameters that are whole.
-_TIGHT = (
-    ("7B, eight cards, Ethernet", 22.9),
-    ("13B, eight A100s", 30),
-    ("13B, four A100s, a host each", 68.5),
+# Ways that are the fastest by more than is let pass, as long as they fit: with memory for just
+# them, and with a little less, whatever is counted wrongly shows.
+_TIGHT: tuple[tuple[str, Way, float], ...] = (
+    ("1.5B, one card", Way(0, False, "full"), 1),
+    ("7B, eight cards, Ethernet", Way(2, True, "full"), 1),
+    ("7B, eight cards, Ethernet", Way(2, False, "full"), 10),  # hosts that are so many times slower
+    ("13B, eight A100s", Way(3, False, "full"), 1),
+    ("13B, four A100s, a host each", Way(3, True, "selective"), 1),
 )
+_NARROW = 1e-3  # of the memory
 
 
 def _cases(rng: random.Random) -> list[Case]:
     jobs = memory_jobs.JOBS
     cases = [_case(name, job) for name, job in jobs.items()]
-    cases += [
-        _case(f"{name}, another memory", replace(jobs[name], memory=memory * 1e9))
-        for name, memory in _TIGHT
-    ]
+    for name, way, slower in _TIGHT:
+        job = replace(jobs[name], on_host=slower * jobs[name].on_host)
+        need = sum(_held(_plain(job), way))
+        cases += [
+            _case(f"{name}, {what}", replace(job, memory=need * share))
+            for what, share in (("just enough", 1 + _NARROW), ("a little less", 1 - _NARROW))
+        ]
     name = rng.choice(list(jobs))
     drawn = _case(f"{name}, more memory", replace(jobs[name], memory=rng.uniform(1.1, 1.9) * 80e9))
     return [*cases, drawn]
 
 
 def _case(name: str, job: Job) -> Case:
-    label = f"{name}: {job.devices} x {job.memory / 1e9:.4g} GB"
-    plain_job = {key: getattr(job, key) for key in _ASKED}
+    label = f"{name}: {job.devices} x {job.memory / 1e9:.5g} GB"
     times = {tuple(way): memory_jobs.seconds(job, way) for way in memory_jobs.ways(job)}
-    return Case(1, label, {"job": plain_job, "seconds": times})
+    return Case(1, label, {"job": _plain(job), "seconds": times})
+
+
+def _plain(job: Job) -> dict[str, Any]:
+    """What the answer gets of it."""
+    return {key: getattr(job, key) for key in _ASKED}
 
 
 def _on_rank(answer: Callable, case: Case) -> Any:
