@@ -49,6 +49,7 @@ def draw_verdict(verdict: Verdict) -> str:
             input=finding.input,
             expected=finding.expected,
             got=finding.got,
+            by_rank=verdict.by_rank(),
             likely=finding.likely,
             report=trouble.report.strip("\n") if trouble and trouble.kind != "signature" else "",
             printed="\n".join(

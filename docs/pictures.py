@@ -16,7 +16,7 @@ from tests.browser.lab import Notebook, jupyterlab
 
 FOLDER = Path(__file__).parent
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-WIDTH, HEIGHT = 980, 1110
+WIDTH, HEIGHT = 980, 1345
 NAME = "first_look.ipynb"
 CELLS = (
     new_code_cell(
@@ -56,7 +56,7 @@ def main() -> int:
     for name, theme in THEMES.items():
         with tempfile.TemporaryDirectory(prefix="course-pictures-") as folder:
             nbformat.write(new_notebook(cells=list(CELLS), metadata=METADATA), Path(folder, NAME))
-            with jupyterlab(Path(folder), theme, WIDTH, HEIGHT) as lab:
+            with jupyterlab(Path(folder), theme, WIDTH, HEIGHT, scale=2) as lab:
                 notebook = lab.open(NAME)
                 run_all(notebook)
                 picture = FOLDER / f"jupyterlab-{name}.png"
@@ -70,6 +70,7 @@ def run_all(notebook: Notebook) -> None:
     for cell in CELLS:
         if cell.cell_type == "code":
             notebook.run(cell.id)
+    notebook.save()
     notebook.page.keyboard.press("Escape")
     notebook.page.keyboard.press("ControlOrMeta+b")  # closes the list of files
     notebook.cell(CELLS[-1].id).click()

@@ -1,7 +1,8 @@
 """Write the lessons as web pages, without answers: `make site`, or `python -m docs.site OUT`.
 
 A page is the learner's notebook, with holes, and with the pictures that the lesson's own cells
-draw. What cells print stays out: it would tell what a learner is to predict.
+draw. What cells print stays out: it would tell what a learner is to predict. A page asks nobody for
+anything: formulas are MathML, which browsers draw themselves.
 """
 
 import argparse
@@ -12,6 +13,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import nbformat
+from latex2mathml.converter import convert
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 
@@ -21,6 +23,7 @@ from course_lib.techniques.schedules import gpipe, one_f_one_b
 from course_lib.views.mesh_links import chosen_mesh
 from course_lib.views.ring_steps import ring_steps
 from course_lib.views.schedule_gantt import schedule_gantt
+from course_lib.views.staleness import staleness
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("exercises", "glossary", "torch_calls")  # of docs/, beside the lessons
@@ -28,6 +31,14 @@ VIEW = 'class="course-view"'
 _LINK = re.compile(
     r"\]\((?:(?:\./|\.\./notebooks/)?(\d\d_\w+)\.ipynb|\.\./docs/(\w+)\.md)(#[^)]*)?\)"
 )
+# Code, in which a dollar is a dollar; a formula of its own; a formula in a line.
+_FORMULA = re.compile(r"(```.*?```|`[^`\n]*`)|\$\$(.+?)\$\$|\$((?:[^$\n]|\n(?!\n))+?)\$", re.DOTALL)
+_WITHOUT_REQUESTS = """\
+{% extends "lab/index.html.j2" %}
+{% block html_head_js %}{% endblock %}
+{% block html_head_js_mathjax %}{% endblock %}
+{% block html_head_js_mermaidjs %}{% endblock %}
+"""
 _INDEX = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -38,16 +49,20 @@ _INDEX = """\
 <title>Training across devices</title>
 <style>
 body {{ font: 17px/1.6 system-ui, sans-serif; max-width: 54rem; margin: auto; padding: 2rem 1rem }}
+@media (prefers-color-scheme: dark) {{ :root .cv.live {{ --alarm: #ff9a6b }} }}
 </style>
 </head>
 <body>
 <h1>Training across devices: a course on real ranks</h1>
-<p>The lessons, to read. To do them, get the course and run <code>make lab</code>: every exercise is
-checked on real processes, and a deadlock ends in seconds with an explanation.</p>
+<p>Jupyter notebooks in which you build data, tensor, pipeline and sharded parallelism yourself, in
+plain <code>torch.distributed</code>, and run each on real processes. Every exercise is checked, and
+a deadlock ends in seconds with an explanation. Below are the lessons, to read; to do them, get the
+course and run <code>make lab</code>.</p>
+{pictures}
+<h2>The lessons</h2>
 <ul>
 {items}
 </ul>
-{pictures}
 </body>
 </html>
 """
@@ -80,12 +95,13 @@ def build(root: Path, out: Path, lessons: Collection[str] = ()) -> list[Path]:
 
 
 def living_pictures() -> list[str]:
-    """Three pictures that play in the page, before anything is installed."""
+    """Three pictures that play in the page, before anything is installed, and one to rest on."""
     views = {
         "Six steps of a ring": ring_steps(4),
         "A pipeline: play it, and rest on a box": schedule_gantt(
             {"GPipe": simulate(gpipe(4, 8)), "1F1B": simulate(one_f_one_b(4, 8))}
         ),
+        "Asynchronous workers, at most two tasks ahead of the slowest": staleness(),
         "Whom a rank talks to in a mesh": chosen_mesh(),
     }
     return [f"<h2>{html.escape(said)}</h2>\n{view.html()}" for said, view in views.items()]
@@ -104,8 +120,10 @@ def as_page(notebook: NotebookNode, name: str) -> str:
     """The notebook as HTML, with links to the other lessons' pages."""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = _LINK.sub(r"](\1\2.html\3)", cell.source)
+            linked = _LINK.sub(r"](\1\2.html\3)", cell.source)
+            cell.source = _FORMULA.sub(_as_mathml, linked)
     exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)
+    exporter.raw_template = _WITHOUT_REQUESTS
     page, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": name}})
     return page
 
@@ -123,6 +141,12 @@ def main(arguments: list[str] | None = None) -> int:
     out = parser.parse_args(arguments).out
     print(f"{len(build(ROOT, out))} lessons: {out / 'index.html'}")
     return 0
+
+
+def _as_mathml(found: re.Match[str]) -> str:
+    """A formula as MathML; code as it is."""
+    code, block, inline = found.groups()
+    return code or convert(block or inline, display="block" if block else "inline")
 
 
 def _is_picture(output: NotebookNode) -> bool:

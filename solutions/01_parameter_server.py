@@ -252,16 +252,35 @@ def one_step_by_ring():
         ring_all_reduce(torch.ones(NUMEL), workers)
 
 
-traffic = {"ring of the workers": run_ranks(one_step_by_ring, 5).trace.traffic()}
+steps = {"ring of the workers": run_ranks(one_step_by_ring, 5).trace}
 if solved(push_and_pull):
-    traffic["parameter server"] = run_ranks(one_step_by_server, 5).trace.traffic()
+    steps["parameter server"] = run_ranks(one_step_by_server, 5).trace
 print("your guesses, in models:", guessed(guess_server, guess_worker, guess_ring))
-traffic_bars(traffic, per_tensor=4 * NUMEL)
+traffic_bars({name: trace.traffic() for name, trace in steps.items()}, per_tensor=4 * NUMEL)
 
 # %% [markdown]
 # **Explain.** Rank 0 sends four models and receives four; the other links are nearly idle. That is
 # why the server's link is the bottleneck: it carries $nS$ in and $nS$ out, and grows with the
 # number of workers. In the ring everyone carries $2\frac{n-1}{n}S$, which never exceeds $2S$.
+#
+# The same two steps over time. Both runs are *replayed* on five machines, each with one link to the
+# network, over which a quarter of the model takes one unit of time. Play them: follow the messages,
+# and count who waits.
+
+# %%
+from dataclasses import replace
+
+from course_lib.simulate import Link, dgx_a100, replay
+from course_lib.views.schedule_gantt import schedule_gantt
+
+one_unit = Link("one unit for a quarter of the model", 0, NUMEL)
+five_machines = replace(dgx_a100, devices_per_node=1, nodes=5, between=one_unit)
+schedule_gantt({name: replay(trace, five_machines, compute=()) for name, trace in steps.items()})
+
+# %% [markdown]
+# **Explain.** While the server takes in one gradient, three workers wait for their turn, and again
+# while it hands out the values. With twice the workers it would take twice as long. In the ring
+# every link carries a quarter of the model in every unit, and nobody queues.
 #
 # More servers help: with $m$ of them each has $S/m$ of the parameters.
 #
@@ -409,9 +428,12 @@ def moved(before, after):
 
 
 blocks = [f"block {number}" for number in range(20_000)]
-print(f"equal ranges: {moved(range_owners(20_000, 4), range_owners(20_000, 5)):.0%} of keys move")
+blocks.sort(key=hashed)  # in the order in which they lie on the ring
+placements = {"equal ranges": (range_owners(20_000, 4), range_owners(20_000, 5))}
+print(f"equal ranges: {moved(*placements['equal ranges']):.0%} of keys move")
 for points in (1, 16, 256) if solved(ring_owners) else ():
     four, five = (ring_owners(blocks, servers, points, hashed) for servers in (4, 5))
+    placements[f"ring, points per server: {points}"] = four, five
     share = Counter(five)
     print(
         f"ring, points per server: {points:3}   {moved(four, five):.0%} of keys move; "
@@ -420,8 +442,14 @@ for points in (1, 16, 256) if solved(ring_owners) else ():
     )
 print("your guesses:", guessed(guess_moved, guess_best))
 
+# %%
+from course_lib.views.key_owners import key_owners
+
+key_owners({name: owners for name, owners in placements.items() if "256" not in name})
+
 # %% [markdown]
-# **Explain.** On a ring exactly those keys move that the new server gets. For an even load that is
+# **Explain.** All keys lie from left to right, along the line or up the ring, and colours are
+# servers. On a ring exactly those keys move that the new server gets. For an even load that is
 # a fifth of all keys. With one point each the arcs are uneven: the new server gets only a tenth,
 # and the fullest of the others keeps most of the rest. With many points every server's part is
 # nearly even, and the new one takes a little from each of the others. Equal ranges shift along the
@@ -492,7 +520,8 @@ def histogram(staleness):
 
 
 if solved(asynchronous_server):
-    print("steps late, and how many pushes were:", histogram(run_ranks(in_order_of_arrival, 5)[0]))
+    print("steps late, and how many pushes were:")
+    print(histogram(run_ranks(in_order_of_arrival, 5)[0]))
 
 # %% [markdown]
 # ### A straggler that is the same every time
@@ -529,14 +558,21 @@ guess_slow = 28
 ### END SOLUTION
 
 # %%
+reports = {}
 for name, cost in (("all equal", equal), ("worker 0 four times slower", one_slow)):
     run = run_ranks(train_with_server, WORKERS + 1, EVENTUAL, cost, 0.5, 200, observe=False)
     _, report = run[WORKERS]
-    steps = report.steps[WORKERS:]  # the first round starts from fresh values
-    print(f"{name}: {len(steps)} pushes")
+    reports[name] = report, cost
+    pushes = report.steps[WORKERS:]  # the first round starts from fresh values
+    print(f"{name}: {len(pushes)} pushes")
     for who, workers in (("worker 0", {0}), ("the others", set(range(1, WORKERS)))):
-        print(f"  {who:10}", histogram(step.staleness for step in steps if step.worker in workers))
+        print(f"  {who:10}", histogram(push.staleness for push in pushes if push.worker in workers))
 print("your guesses:", guessed(guess_typical, guess_slow))
+
+# %%
+from course_lib.views.worker_timelines import worker_timelines
+
+worker_timelines(reports, says="staleness", until=20)
 
 # %% [markdown]
 # **Explain.** Between two pushes of a worker every other worker pushes once: staleness $n - 1$. It
@@ -558,14 +594,14 @@ guess_times = 2.4
 # %%
 @functools.cache
 def reached(bound, cost, learning_rate, target=0.02):
-    """When the loss is low enough, in tasks of a fast worker; gradients so far; idle; report."""
+    """When the loss is low enough, in tasks of a fast worker; gradients so far; idle; all of it."""
     arguments = (train_with_server, WORKERS + 1, bound, cost, learning_rate, 600, target)
     run = run_ranks(*arguments, observe=False, timeout=60)
     log, report = run[WORKERS]
     idle = sum(start.waited for start in report.starts) / sum(list(run)[:WORKERS])
     never = math.inf, math.inf, math.inf
     when, gradients, _ = next((entry for entry in log if entry[-1] < target), never)
-    return when / 10, gradients, idle, report
+    return when / 10, gradients, idle, (log, report)
 
 
 print("rate  way            time   gradients")
@@ -576,6 +612,26 @@ for rate in (2.0, 4.0):
         print(f"{rate}   {name:12} {when:5.0f} {counts[name]:10}")
     print(f"      {counts['eventual'] / counts['sequential']:.1f} times as many gradients")
 print("your guess:", guessed(guess_times))
+
+# %%
+from course_lib.views.loss_curves import loss_curves
+
+
+def loss_by_time(bound, cost, rate):
+    """Moments, in tasks of a fast worker, and the loss at each of them."""
+    log, _ = reached(bound, cost, rate)[3]
+    last = {time / 10: loss for time, _, loss in log}
+    return list(last), list(last.values())
+
+
+loss_curves(
+    {
+        name: loss_by_time(bound, equal, 4.0)
+        for name, bound in (("sequential", 0), ("eventual", EVENTUAL))
+    },
+    "time, in tasks of a worker; all are equally fast",
+    "learning rate 4: stale gradients overshoot",
+)
 
 # %% [markdown]
 # **Explain.** At rate 2 the parameters move little in $n - 1$ steps, and stale gradients are as
@@ -656,13 +712,33 @@ guess_bound = 8
 
 # %%
 print("bound  time to target  gradients  idle   staleness at most")
+reports = {}
 for bound in (0, 2, 8, 16, EVENTUAL):
-    when, gradients, idle, report = reached(bound, one_slow, 4.0)
+    when, gradients, idle, (_, report) = reached(bound, one_slow, 4.0)
+    reports[f"bound {bound}"] = report, one_slow
     stale = max(step.staleness for step in report.steps)
     lead = max(start.lead for start in report.starts)
     assert lead <= bound
     print(f"{bound:>5} {when:15.0f} {gradients:10} {idle:6.0%} {stale:8}")
 print("your guess:", guessed(guess_bound))
+
+# %%
+few = {name: reports[name] for name in ("bound 0", "bound 2", "bound 8")}
+worker_timelines(few, says="lead", until=32)
+
+# %% [markdown]
+# Who runs ahead: at bound 0 nobody, and seven of eight wait. At bound 2 the fast ones are two tasks
+# ahead after a moment, and then go at the pace of the slow one. A bound of 8 only puts that off.
+
+# %%
+loss_curves(
+    {
+        name: loss_by_time(bound, one_slow, 4.0)
+        for name, bound in (("bound 0", 0), ("bound 8", 8), ("no bound", EVENTUAL))
+    },
+    "time, in tasks of a fast worker; worker 0 is four times slower",
+    "between waiting and staleness: the loss by time",
+)
 
 # %% [markdown]
 # **Explain.** Waiting falls with the bound, and the number of gradients that are needed grows, so

@@ -596,6 +596,7 @@ def step_of_resnet(bucket_bytes, gigabits):
 cost_curves(
     {f"{g} Gbit/s": lambda size, g=g: step_of_resnet(size, g) for g in (5, 10, 25)},
     title="A step of ResNet-101 against the size of its buckets",
+    label="size of a bucket",
 )
 
 # %% [markdown]
@@ -890,6 +891,19 @@ for name, network in networks.items():
         line += f"{fast:4.0f} /{slow:3.0f} {f'({known})' if known else '':4}"
     print(line)
 print("your guesses for 512:", guessed(guess_vgg, guess_resnet))
+
+# %%
+from course_lib.views.scaling_curves import scaling_curves
+
+scaling_curves(
+    {name: partial(efficiency, network) for name, network in networks.items()},
+    devices=(8, 16, 32, 64, 128, 256, 512),
+    title="scaling efficiency at 25 Gbit/s and 14 µs",
+    label="efficiency",
+    text="{:.0%}".format,
+    log=False,
+    best="most",
+)
 
 # %% [markdown]
 # **Explain.** What Horovod's authors measured on 512 Pascal GPUs with 25 Gbit/s RoCE, 90 / 90 / 68

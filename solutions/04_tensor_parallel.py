@@ -87,8 +87,18 @@ print(f"all {LAYERS} layers: {16 * matrices * LAYERS / 1e12:.1f} TB, on GPUs wit
 # x_1A_1 + x_2A_2$$
 #
 # **By columns**, each rank reads all of $x$ and has a *part* of $y$. **By rows**, each rank reads a
-# part of $x$ and has a *summand* of $y$.
-#
+# part of $x$ and has a *summand* of $y$. In colours, what rank 0 and rank 1 hold of $X$, of the
+# weights and of $Y$:
+
+# %%
+from course_lib.views.sharding import sharding
+
+sharding("column-parallel linear", ranks=2)
+
+# %%
+sharding("row-parallel linear", ranks=2)
+
+# %% [markdown]
 # **Predict.** The query matrix of LLaMA-7B is 4096 x 4096. On 8 ranks, split by columns: what is
 # the shape of each rank's part? (As a tuple, rows first.)
 
@@ -631,7 +641,7 @@ for name, function in (
     same = (gradient - wanted).abs().max().item() < 1e-6
     (sent, *_), _ = run.trace.traffic().by_operation["all_reduce"]
     print(f"{name:12} loss {loss:.4f}, gradient equal: {same}; {sums:2} all-reduces of an", end=" ")
-    print(f"activation, {sent} bytes sent in all-reduces")
+    print(f"activation, {sent:,} bytes in all")
 
 # %% [markdown]
 # Two layers with four all-reduces, one more forward for the embedding and one backward for the

@@ -369,23 +369,31 @@ def one_step(mesh):
         training.train_step(*next(batches(1, BATCH)))
 
 
-def traffic_of_step(mesh):
-    trace = run_ranks(one_step, 8, mesh, timeout=60).trace
-    return trace.within("the step").traffic().matrix
+def trace_of_step(mesh):
+    return run_ranks(one_step, 8, mesh, timeout=60).trace.within("the step")
 
 
 by_link = yours_or(bytes_by_link, bytes_by_link_of_the_course)
-crossing = {}
+crossing, traces = {}, {}
 for order in (("pipeline", "data", "tensor"), ("tensor", "data", "pipeline")):
     mesh = Mesh(pipeline=2, data=2, tensor=2, order=order)
-    inside, between = by_link(traffic_of_step(mesh), 4)
+    trace = traces[f"{order[-1]} innermost"] = trace_of_step(mesh)
+    inside, between = by_link(trace.traffic().matrix, 4)
     crossing[order[-1]] = between
     print(f"{order[-1]:8} innermost: {inside / 1e3:5.0f} kB inside nodes,", end=" ")
     print(f"{between / 1e3:5.0f} kB between them")
 print(f"{crossing['pipeline'] / crossing['tensor']:.1f} times as much between the nodes")
 print("your guess:", guessed(guess_times_more_between))
 
+# %%
+from course_lib.views.traffic_matrix import traffic_matrix
+
+traffic_matrix(traces)
+
 # %% [markdown]
+# The nodes are ranks 0 to 3 and 4 to 7: what lies in the upper right and the lower left quarter
+# goes between them. Dark squares belong into the other two.
+#
 # **Explain.** In the first order only the pipeline's messages cross between the nodes, in the
 # second only the tensor axis' all-reduces, and the factor is the ratio of the two. Count in
 # activations of one microbatch. A stage has two blocks with four all-reduces each, and of an

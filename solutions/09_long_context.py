@@ -1066,14 +1066,14 @@ clusters = {
     "InfiniBand": one_gpu_each.with_links(between=LINKS["InfiniBand HDR"]),
     "10 GbE": one_gpu_each.with_links(between=LINKS["10 GbE"]),
 }
-columns = [f"{name}, {how}" for name in clusters for how in ("waiting", "ahead")]
-rows = [("tokens per rank", "attention, ms", *columns)]
+columns = [["tokens per rank", "attention alone, ms"]]
+columns[0] += [f"{name}, {how}, ms" for name in clusters for how in ("waiting", "ahead")]
 for tokens_each in lengths:
     by_way = [replayed(each, tokens_each, clusters.values()) for each in (waiting, ahead)]
     alone_ms = 4 * attention_seconds(tokens_each) * 1e3
     times = (f"{seconds * 1e3:.2f}" for pair in zip(*by_way, strict=True) for seconds in pair)
-    rows.append((str(tokens_each), f"{alone_ms:.2f}", *times))
-print(table(rows))
+    columns.append([f"{tokens_each:,}", f"{alone_ms:.2f}", *times])
+print(table(zip(*columns, strict=True)))
 
 # %%
 print("a block arrives in time if each rank has at least so many tokens:")

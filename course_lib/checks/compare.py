@@ -1,6 +1,8 @@
 """An answer's tensors against their references, and against each other."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +13,9 @@ from .exercise import Finding
 from .glimpse import glimpses
 from .likely_causes import likely_cause
 from .reference import Reference
+
+Evidence = dict[int, tuple[str, str]]  # rank -> what it should hold, what it holds
+_SURVEY: ContextVar[Evidence | None] = ContextVar("_SURVEY", default=None)
 
 
 def mismatch(
@@ -23,6 +28,29 @@ def mismatch(
 
     lookalikes: what it may be instead, by name: {"rank 1's chunk of the sum": tensor}.
     """
+    finding = _mismatch(got, want, rank, lookalikes or {})
+    if (seen := _SURVEY.get()) is None:
+        return finding
+    if finding is not None:
+        seen.setdefault(rank, (finding.expected, finding.got))
+    return None
+
+
+def survey(judge: Callable[[], Finding | None]) -> Evidence:
+    """What is wrong on each rank, by what a judge compares that goes on as if all were right."""
+    seen: Evidence = {}
+    token = _SURVEY.set(seen)
+    try:
+        with contextlib.suppress(Exception):  # it did not foresee what it goes on with
+            judge()
+    finally:
+        _SURVEY.reset(token)
+    return seen
+
+
+def _mismatch(
+    got: Any, want: Reference, rank: int, lookalikes: Mapping[str, torch.Tensor]
+) -> Finding | None:
     if (finding := _not_a_tensor(got, want, rank)) is not None:
         return finding
     exact = got.to(want.value.dtype)
@@ -32,7 +60,7 @@ def mismatch(
         return None
     first = int(wrong.reshape(-1).nonzero()[0])
     expected, found = glimpses(want.value.to(want.dtype), got, first)
-    likely = likely_cause(exact, want, wrong, rank, lookalikes or {})
+    likely = likely_cause(exact, want, wrong, rank, lookalikes)
     return Finding(likely, rank, expected=expected, got=found)
 
 

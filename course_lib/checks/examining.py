@@ -121,7 +121,7 @@ def _failure(job: Job, outcome: Outcome, others_passed: bool = False) -> Failure
         return Failure(case, Finding("what came back is not of this run"), outcome)
     for case, observation in zip(job.cases, outcome.observations, strict=True):
         if finding := judge_case(job.exercise, case, observation):
-            return Failure(case, _noted(finding, job, outcome), outcome)
+            return Failure(case, _noted(finding, job, outcome), outcome, observation)
     return None
 
 

@@ -8,7 +8,8 @@ from course_lib import shown
 from course_lib.text import counted
 
 from .collecting import UNATTEMPTED, Outcome
-from .exercise import Case, Exercise, Finding
+from .compare import Evidence, survey
+from .exercise import Case, Exercise, Finding, Observation
 
 _WIDTH = 96
 _PRINTED_LINES = 6
@@ -37,11 +38,15 @@ class NotAttempted(NotPassed):
 
 @dataclass(frozen=True)
 class Failure:
-    """A case that went wrong: what came of it, and why that is not right."""
+    """A case that went wrong: what came of it, and why that is not right.
+
+    observation: of this case, if the ranks came to one.
+    """
 
     case: Case
     finding: Finding
     outcome: Outcome
+    observation: Observation | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,16 @@ class Verdict:
         if trouble and trouble.kind == "unattempted":
             return self._unattempted(trouble.report)
         return self._failed(self.failure)
+
+    def by_rank(self) -> Evidence:
+        """The finding's evidence beside that of the other ranks that are wrong, if it has any."""
+        failure = self.failure
+        if failure is None or failure.observation is None or failure.finding.rank is None:
+            return {}
+        case, observation, finding = failure.case, failure.observation, failure.finding
+        found = survey(lambda: self.exercise.judge(case, observation))
+        same = found.get(finding.rank) == (finding.expected, finding.got)
+        return dict(sorted(found.items())) if same else {}
 
     def raise_unless_passed(self) -> None:
         """Raise `CheckFailed` or `NotAttempted` with this verdict's text."""

@@ -1,6 +1,6 @@
 """What the planner answers: ways to train that fit, in order of time, and why others do not."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from course_lib.techniques.mesh import Mesh
@@ -14,8 +14,7 @@ from .software import Software
 from .transformer import Transformer
 
 GB = 10**9
-_CHOICES = ("schedule", "ZeRO", "recompute", "microbatch", "GB", "step, s")
-_SHORT = {"pipeline": "pipe"}
+_CHOICES = ("schedule", "ZeRO", "recompute", "microbatch", "GB", "step, s", "TFLOP/s")
 
 
 @dataclass(frozen=True)
@@ -60,17 +59,15 @@ class Plan:
         steps = tokens / (self.global_batch * self.model.seq)
         return steps * self.step.total / 86400
 
-    def cells(self, axes: Sequence[str], parts: Sequence[str]) -> tuple[str, ...]:
-        """The plan as a row of the table of `Plans.text`."""
+    def choices(self) -> tuple[str, ...]:
+        """What else was chosen and what it costs: a row of `Plans.text`, beside its mesh."""
         return (
-            *(str(getattr(self.mesh, axis)) for axis in axes),
             self.schedule,
             str(self.zero),
             self.recompute,
             str(self.micro_batch),
             f"{self.memory.total / GB:.1f}",
             f"{self.step.total:.3g}",
-            *(f"{getattr(self.step, part) / self.step.total:.0%}" for part in parts),
             f"{self.flops_per_second / 1e12:.0f}",
         )
 
@@ -128,8 +125,7 @@ class Plans:
             f" {self.software.name}"
         ]
         if self.ranked:
-            lines += ["", self._table([self.of(mesh) for mesh in self.meshes[:rows]])]
-            lines.append("(the fastest plan of each mesh; shares of the step, exposed only)")
+            lines += ["", *self._tables([self.of(mesh) for mesh in self.meshes[:rows]])]
         else:
             lines.append(self._nothing())
         if self.refused and refusals:
@@ -144,13 +140,22 @@ class Plans:
 
     __repr__ = __str__
 
-    def _table(self, shown: Sequence[Plan]) -> str:
-        """The axes that few models need have a column only where they are used."""
+    def _tables(self, shown: Sequence[Plan]) -> Iterator[str]:
+        """Two that fit a page; axes that few models need have columns only where they are used."""
         extra = [axis for axis in ("context", "expert") if any(_size(p, axis) > 1 for p in shown)]
         axes = ("data", "tensor", "pipeline", *extra)
         parts = ("compute", "bubble", "tensor", *extra, "pipeline", "data", "update")
-        head = (*axes, *_CHOICES, *(_SHORT.get(part, part) for part in parts), "TFLOP/s")
-        return table([head, *(plan.cells(axes, parts) for plan in shown)], left=0)
+        meshes = [tuple(str(_size(plan, axis)) for axis in axes) for plan in shown]
+        choices = [(*mesh, *plan.choices()) for mesh, plan in zip(meshes, shown, strict=True)]
+        yield table([(*axes, *_CHOICES), *choices], left=0)
+        yield "(the fastest plan of each mesh)"
+        yield ""
+        yield "shares of the step, of messages what nothing hides:"
+        shares = [
+            (" x ".join(mesh), *(f"{getattr(plan.step, p) / plan.step.total:.0%}" for p in parts))
+            for mesh, plan in zip(meshes, shown, strict=True)
+        ]
+        yield table([(" x ".join(axes), *parts), *shares])
 
     @property
     def _devices(self) -> int:

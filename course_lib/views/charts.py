@@ -64,10 +64,10 @@ class Field:
     ) -> None:
         """A line through values."""
         there = [(self.across(x), self.up(y)) for x, y in points]
-        self.picture.line(there, stroke.color, 2, stroke.dashes, key)
+        self.picture.line(there, stroke.color, 2, stroke.dashes, key, hint=key)
         if dots:
             for x, y in there:
-                self.picture.dot(x, y, 3, stroke.color)
+                self.picture.dot(x, y, 3, stroke.color, key)
 
 
 def name_curves(picture: Picture, strokes: Mapping[str, Stroke], x: float = 4.0) -> None:
@@ -109,6 +109,12 @@ def round_numbers(low: float, high: float, most: int, text: Text) -> dict[float,
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     numbers = [float(f"{k * step:.12g}") for k in range(first, last + 1)]
     return {n: text(n) if n else "0" for n in numbers}
+
+
+def whole_numbers(low: float, high: float, most: int) -> dict[float, str]:
+    """As `round_numbers`, of what is counted: no halves."""
+    marks = round_numbers(low, high, most, "{:g}".format)
+    return {n: text for n, text in marks.items() if float(n).is_integer()}
 
 
 def decades(low: float, high: float, text: Text) -> dict[float, str]:

@@ -218,7 +218,7 @@ def _bars(picture: Picture, ring: Ring, step: int, top: float) -> None:
             x += most * unit
     below = top + ring.ranks * (_BAR + 8) + 8
     for line in (
-        f"idle: {idle_share(work):.1%} of the time of all ranks (grey)",
+        f"idle: {idle_share(work):.0%} of the time of all ranks (grey)",
         f"one after the other: {sum(map(sum, work))} pairs; on {ring.ranks} ranks {sum(lasts)}",
     ):
         picture.text(_BARS, below, line)

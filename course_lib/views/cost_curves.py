@@ -17,6 +17,7 @@ def cost_curves(
     lines: Mapping[str, Callable[[float], float]],
     points: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
     title: str = "",
+    label: str = "size of the message",
 ) -> View:
     """Curves `lines[name](nbytes) -> seconds`, and measured `points[name] = (nbytes, seconds)`.
 
@@ -25,7 +26,7 @@ def cost_curves(
     if len(lines) > len(STROKES):
         raise ValueError(f"{len(STROKES)} lines can be told apart, not {len(lines)}")
     points = points or {}
-    return View(_draw(lines, points, title), _text(lines, points, title))
+    return View(_draw(lines, points, title, label), _text(lines, points, title))
 
 
 # ------------------------------------------------------------------------------------------------
@@ -50,7 +51,7 @@ def _text(lines: Mapping, points: Mapping, title: str) -> str:
     return "\n".join(rows)
 
 
-def _draw(lines: Mapping, points: Mapping, title: str) -> Picture:
+def _draw(lines: Mapping, points: Mapping, title: str, label: str) -> Picture:
     measured = [size for sizes, _ in points.values() for size in sizes]
     low, high = (min(measured), max(measured)) if measured else (1e3, 1e9)
     grid = [low * (high / low) ** (k / 80) for k in range(81)]
@@ -60,7 +61,7 @@ def _draw(lines: Mapping, points: Mapping, title: str) -> Picture:
     picture = Picture(title)
     across, up = _wider(grid), _wider(seen)
     field = Field(picture, 70, picture.height + 24, 740, 280, across, up, True, True)
-    field.marks_below(decades(*across, size_text), "size of the message, logarithmic", grid=True)
+    field.marks_below(decades(*across, size_text), f"{label}, logarithmic", grid=True)
     field.marks_left(decades(*up, time_text), "time, logarithmic", grid=True)
     looks = strokes(lines)
     for name, pairs in curves.items():

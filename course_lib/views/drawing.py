@@ -13,6 +13,7 @@ from xml.sax.saxutils import escape
 from .palette import INK, Fill
 
 WIDTH = 840  # pixels: every picture has it, so that nothing jumps from one to the next
+WIDEST = 1120  # pixels to which a picture grows where a page has room: words as large as prose
 SIZE, SMALL = 12.0, 11.0  # pixels, of letters
 
 Point = tuple[float, float]
@@ -20,14 +21,17 @@ Anchor = Literal["start", "middle", "end"]
 # What follows the theme. Anything else is a colour of its own.
 INKS = ("ink", "soft", "line", "alarm", "page")
 
-# An image has a page of its own; in a page that can be read (`live/page.js`) the theme's inks hold.
+# An image has a page of its own, dark where the page around it says so; in a page that can be read
+# (`live/page.js`) the theme's inks hold, or those of the browser where there is no theme.
 _STYLE = (
     ".cv{--ink:#1b1b1b;--soft:#666;--line:#d4d4d4;--alarm:#a33b00;--page:#fff;"
     "font:12px system-ui,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}"
-    ".cv.live{--ink:var(--jp-content-font-color1,var(--vscode-editor-foreground,#1b1b1b));"
-    "--soft:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#666));"
-    "--line:var(--jp-border-color2,#d4d4d4);--page:none;"
-    "display:block;max-width:100%;height:auto}"
+    "@media(prefers-color-scheme:dark){.cv:not(.live){--ink:#e8e8e8;--soft:#a8a8a8;--line:#484848;"
+    "--alarm:#ff9a6b;--page:#161616}}"
+    ".cv.live{--ink:var(--jp-content-font-color1,var(--vscode-editor-foreground,CanvasText));"
+    "--soft:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#888));"
+    "--line:var(--jp-border-color2,#8884);--page:none;"
+    "display:block;width:100%;height:auto}"
     "[data-jp-theme-light=false] .cv.live{--alarm:#ff9a6b}"
     ".cv text{fill:var(--ink)}.cv .b:hover rect{stroke:var(--ink);stroke-width:1.5}"
 )

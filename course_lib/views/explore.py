@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .drawing import WIDTH, Picture
+from .drawing import WIDEST, Picture
 from .view import View, said
 
 _PAUSE = 0.02  # seconds in which changes that have already arrived are taken in
@@ -145,7 +145,7 @@ class Explorer(View):
         for widget in widgets.values():
             widget.observe(changed, names="value")
         _enable(widgets, self._controls, values())
-        layout = {"flex_flow": "row wrap", "max_width": f"{WIDTH}px", "margin": "4px 0"}
+        layout = {"flex_flow": "row wrap", "max_width": f"{WIDEST}px", "margin": "4px 0"}
         return ipywidgets.HBox(list(widgets.values()), layout=layout), listeners.append
 
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 
 from course_lib.observe import CommEvent, Frame, Trace
+from course_lib.text import listed
 
 from .drawing import SMALL, WIDTH, Picture, Point, width
 from .palette import Fill
@@ -80,9 +81,11 @@ def _draw(
     edges: Mapping[int, list[int]], circle: list[int], doing: Mapping[int, str],
     frames: Mapping[int, Frame],
 ) -> Picture:  # fmt: skip
-    title = "who waits for whom"
     if circle:
-        title += f": ranks {', '.join(map(str, sorted(circle)))} in a circle, so that none goes on"
+        title = f"who waits for whom: ranks {listed(sorted(circle))} in a circle, so none goes on"
+    else:
+        pairs = (f"rank {one} for {_ranks(others)}" for one, others in edges.items())
+        title = f"who waits for whom: {', '.join(pairs)}"
     picture = Picture(title)
     n = len(doing)
     radius = 0.0 if n <= 2 else max(70.0, 24.0 * n)
@@ -116,6 +119,11 @@ def _draw(
             picture.text(left + 8, top + 13 + 17 * row, shown, SMALL, bold=bold, ink="#000000")
     picture.height = max(y for _, y in points.values()) + _HIGH / 2 + 12
     return picture
+
+
+def _ranks(numbers: list[int]) -> str:
+    """ "rank 1", "ranks 1 and 2"."""
+    return f"rank{'s' if len(numbers) > 1 else ''} {listed(numbers)}"
 
 
 def _on_ellipse(rank: int, n: int, x: float, y: float, wide: float, high: float) -> Point:

@@ -79,8 +79,8 @@ def _draw(
     picture = Picture(title)
     steps = round_numbers(0, highest, 4, size_text)
     text = time_text if over == "time" else "{:g}".format
-    top, kinds = picture.height + 22, set()
-    picture.text(4, picture.height + 4, "bytes held", SMALL, ink="soft")
+    top, kinds = picture.height + 28, set()
+    picture.text(4, picture.height + 8, "bytes held", SMALL, ink="soft")
     for index, (name, curve) in enumerate(panels.items()):
         left, y = 70 + index % columns * (wide + 24), top + index // columns * _ROW
         end = _end(curve, over)
@@ -99,7 +99,7 @@ def _draw(
         picture.text(left + wide / 2, y - 8, head, SMALL, "middle", bold=True)
         field.marks_below(round_numbers(0, end, 3, text))
     rows = -(-len(panels) // columns)
-    picture.height = top + rows * _ROW - 8
+    picture.height = top + (rows - 1) * _ROW + _PANEL + 34
     label = "allocations and releases, in order" if over == "order" else "time since the first"
     picture.text(WIDTH / 2, picture.height, label, SMALL, "middle", ink="soft")
     picture.height += 6

@@ -18,13 +18,7 @@ _SENDS = {
     "expert": "tokens to the experts and back, in every layer that has them",
     "pipeline": "activations between neighbours, once per microbatch",
 }
-_FILLS = {
-    "tensor": STEP["tensor"],
-    "context": Fill("#e3a1c8"),
-    "expert": Fill("#9ad0b5", "//"),
-    "data": STEP["data"],
-    "pipeline": Fill("#f2d264"),
-}
+_FILLS = {axis: STEP[axis]._replace(hatch="") for axis in _SENDS}  # words stand in the boxes
 _SELF, _OTHER = Fill(INK, ink=PAPER), Fill("#dddddd")
 _ACROSS, _HIGH, _LEFT = 8, 40, 12  # ranks in a row, pixels of one, pixels left of them
 
@@ -118,6 +112,9 @@ def _draw(
         if each in of:
             hint += f"\nin the {of[each]} group of rank {rank}"
         picture.box(x, y, wide - 10, _HIGH, fill, hint, key="rank")
+        if each == rank:  # black on a dark page has no edge of its own
+            ends = [(x, y), (x + wide - 10, y), (x + wide - 10, y + _HIGH), (x, y + _HIGH), (x, y)]
+            picture.line(ends, "ink", 1.5)
         picture.text(x + (wide - 10) / 2, y + 13, str(each), SMALL, "middle", True, fill.ink)
         short = " ".join(f"{axis[0]}{at[axis]}" for axis in mesh.order)
         size = 10 if width(short, 10) < wide - 12 else 9

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .charts import Field, name_curves, round_numbers
+from .charts import Field, name_curves, round_numbers, whole_numbers
 from .drawing import Picture
 from .palette import QUIET, STROKES, Fill
 from .view import View
@@ -36,7 +36,7 @@ def _draw(histograms: Mapping[str, np.ndarray]) -> Picture:
     picture = Picture("sizes of entries: what is left of the grey is zero in fp16")
     highest = 1.08 * max((max(counts) for counts in histograms.values()), default=0) / 1e3 or 1
     field = Field(
-        picture, 60, picture.height + 24, 766, 230, (_LOW, _HIGH), (0, highest)
+        picture, 60, picture.height + 24, 756, 230, (_LOW, _HIGH), (0, highest)
     )  # fmt: skip
     for low, high, fill, word in (
         (_SMALLEST, _NORMAL, _LESS, "fp16: less and less of it"),
@@ -74,8 +74,7 @@ def loss_scales(scales: Sequence[tuple[float, bool]]) -> View:
         hint = f"step {step} left out: its gradient was not finite"
         x, y = field.across(step), field.up(exponents[step])
         picture.dot(x, y, 5, STROKES[1].color, hint)
-    steps = round_numbers(0, max(len(scales) - 1, 1), 10, "{:g}".format)
-    field.marks_below({n: word for n, word in steps.items() if n.is_integer()}, "step")
+    field.marks_below(whole_numbers(0, max(len(scales) - 1, 1), 10), "step")
     picture.key({"step left out": Fill(STROKES[1].color)})
     row = " ".join(f"{e:.0f}" if made else f"({e:.0f})" for e, made in scales)
     return View(picture, f"scale by step, as a power of 2; (steps left out): {row}")

@@ -114,7 +114,8 @@ def _draw(steps: Mapping[str, Timeline]) -> Picture:
         picture.height += 2 * _ROW + 4
     picture.title = "; ".join(heads)
     field = Field(picture, left, top, end * pixels, picture.height - top, (0, end), (0, 1))
-    field.marks_below(round_numbers(0, end, 8, time_text), "time")
+    words = "time; a number in a box is a layer, or a bucket"
+    field.marks_below(round_numbers(0, end, 8, time_text), words)
     picture.player(left, field.right, top, field.bottom, time_text(end))
     picture.key({_LEGEND[kind]: fill for kind, fill in _FILLS.items() if kind in seen})
     return picture

@@ -27,6 +27,13 @@ def chunk(fill: Fill, number: int) -> Fill:
     return fill._replace(color="#" + "".join(f"{part:02x}" for part in parts))
 
 
+def shade(share: float) -> Fill:
+    """From a light blue (0) to a dark one (1), for amounts that are also written."""
+    light, dark = (222, 235, 247), (8, 69, 148)
+    parts = (round(a + (b - a) * share) for a, b in zip(light, dark, strict=True))
+    return Fill("#" + "".join(f"{part:02x}" for part in parts), ink=PAPER if share > 0.5 else INK)
+
+
 # Operations of a schedule, light and dark in turn: a whole backward (B) or its two halves (I, W).
 OPERATIONS = {
     "F": Fill("#8fc9ec"),
@@ -34,8 +41,10 @@ OPERATIONS = {
     "I": Fill("#d55e00", ink=PAPER),
     "W": Fill("#fae9a8"),
 }
+WAITS = Fill("#dddddd")  # a worker or a rank that waits
 # What goes over the wires: sent, received, or together with others.
-SEND, RECEIVE, COLLECTIVE = Fill("#b2558c", ink=PAPER), Fill("#e69f00"), Fill("#808080")
+SEND, RECEIVE = Fill("#b2558c", ink=PAPER), Fill("#e69f00")
+COLLECTIVE = Fill("#00694d", ink=PAPER)
 SEND_FAR, RECEIVE_FAR = Fill("#d55e00", ink=PAPER), Fill("#56b4e9")  # from node to node
 # What memory is for, in the order in which bars are stacked.
 MEMORY = {

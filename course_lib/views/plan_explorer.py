@@ -70,8 +70,8 @@ def _draw(plans: Plans, shown: list[Plan]) -> Picture:
     )
     capacity, longest = plans.cluster.device.memory, max(p.step.total for p in shown)
     top, high = picture.height + 30, _ROW * len(shown)
-    memory = Field(picture, 196, top, 262, high, (0, 1.08 * capacity), (0, 1))
-    step = Field(picture, 480, top, 346, high, (0, 1.34 * longest), (0, 1))
+    memory = Field(picture, 250, top, 220, high, (0, 1.08 * capacity), (0, 1))
+    step = Field(picture, 494, top, 332, high, (0, 1.34 * longest), (0, 1))
     picture.text(memory.left, top - 12, "bytes on a device", SMALL, bold=True)
     words = "time of a step, and messages that nothing hides"
     picture.text(step.left, top - 12, words, SMALL, bold=True)
@@ -93,7 +93,7 @@ def _draw(plans: Plans, shown: list[Plan]) -> Picture:
         picture.text(end + 6, y + _ROW / 2, rate, SMALL)
     x = memory.across(capacity)
     picture.line([(x, top), (x, memory.bottom)], "alarm", 2, "6 4")
-    memory.marks_below(round_numbers(0, 1.08 * capacity, 4, size_text))
+    memory.marks_below(round_numbers(0, 1.08 * capacity, 3, size_text))
     step.marks_below(round_numbers(0, 1.34 * longest, 5, time_text))
     picture.height += 4
     words = f"a device has {size_text(capacity)}"
@@ -108,11 +108,12 @@ def _mesh(plan: Plan) -> str:
     """The axes by name; all in short where one is used that few models need, for want of room."""
     mesh = plan.mesh
     if mesh.context == mesh.expert == 1:
-        return f"data {mesh.data} x tensor {mesh.tensor} x pipe {mesh.pipeline}"
+        return f"pipeline {mesh.pipeline} x data {mesh.data} x tensor {mesh.tensor}"
     axes = ("data", "tensor", "pipeline", "context", "expert")
     sizes = [(axis[:3], getattr(mesh, axis)) for axis in axes]
     return " ".join(f"{axis} {size}" for axis, size in sizes if size > 1)
 
 
 def _options(plan: Plan) -> str:
-    return f"ZeRO {plan.zero}, recompute {plan.recompute}, b {plan.micro_batch}"
+    again = f", recompute {plan.recompute}" if plan.recompute != "none" else ""
+    return f"ZeRO {plan.zero}, microbatch {plan.micro_batch}{again}"

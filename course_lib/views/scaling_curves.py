@@ -1,6 +1,7 @@
 """What happens as devices are added, from a node to a thousand: times of algorithms, crossovers."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from course_lib.simulate.cluster import CLUSTERS
 from course_lib.simulate.collectives import collective_seconds
@@ -13,6 +14,8 @@ from .palette import STROKES, strokes
 from .units import size_text, time_text
 from .view import View
 
+Best = Literal["least", "most"]
+_CHOOSE: Mapping[Best, Callable] = {"least": min, "most": max}
 DEVICES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -23,18 +26,19 @@ def scaling_curves(
     label: str = "time",
     text: Callable[[float], str] = time_text,
     log: bool = True,
+    best: Best = "least",
 ) -> View:
     """Curves `lines[name](devices) -> value`, seconds unless `label` and `text` say otherwise.
 
-    Text and picture say where the least line changes: the crossover.
+    Text and picture say where the best line changes: the crossover.
     """
     if not 1 <= len(lines) <= len(STROKES):
         raise ValueError(f"1 to {len(STROKES)} lines can be told apart, not {len(lines)}")
     if not devices or min(devices) < 1:
         raise ValueError(f"devices = {list(devices)} must be numbers of at least 1")
     table = {name: [line(n) for n in devices] for name, line in lines.items()}
-    said = _crossovers(table, devices)
-    words = _text(table, devices, title, said, text)
+    said = _crossovers(table, devices, best)
+    words = _text(table, devices, title, said, text, best)
     return View(_draw(table, devices, title, said, label, text, log), words)
 
 
@@ -82,17 +86,18 @@ SIZES = {size_text(nbytes): nbytes for nbytes in (1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 
 # ------------------------------------------------------------------------------------------------
 
 
-def _crossovers(table: Mapping[str, Sequence[float]], devices: Sequence[int]) -> str:
-    """'ring is least up to 64 devices, then hierarchical'."""
+def _crossovers(table: Mapping[str, Sequence[float]], devices: Sequence[int], best: Best) -> str:
+    """'least: ring up to 64 devices, then hierarchical'."""
     if len(table) == 1:
         return ""
-    least = [min(table, key=lambda name: table[name][k]) for k in range(len(devices))]
+    choose = _CHOOSE[best]
+    names = [choose(table, key=lambda name: table[name][k]) for k in range(len(devices))]
     parts = [
-        f"{least[k]} up to {devices[k]} devices"
+        f"{names[k]} up to {devices[k]} devices"
         for k in range(len(devices) - 1)
-        if least[k] != least[k + 1]
+        if names[k] != names[k + 1]
     ]
-    return "least: " + ", then ".join([*parts, least[-1] if parts else f"{least[-1]} throughout"])
+    return f"{best}: " + ", then ".join([*parts, names[-1] if parts else f"{names[-1]} throughout"])
 
 
 def _text(
@@ -101,11 +106,12 @@ def _text(
     title: str,
     said: str,
     text: Callable[[float], str],
+    best: Best,
 ) -> str:
     rows = [["devices", *table]]
     for k, n in enumerate(devices):
         values = [column[k] for column in table.values()]
-        mark = min(values) if len(values) > 1 else None
+        mark = _CHOOSE[best](values) if len(values) > 1 else None
         rows.append([str(n), *(f"{'*' if v == mark else ''}{text(v)}" for v in values)])
     lines = [*([title] if title else []), text_table(rows, left=0), *([said] if said else [])]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from course_lib.techniques import schedules
 
 from .drawing import WIDTH
 from .explore import Control, Explorer, explore
-from .schedule_gantt import length_text, schedule_gantt
+from .schedule_gantt import held_by_rank, length_text, schedule_gantt
 from .view import View, said
 
 Table = Sequence[Sequence[schedules.Op]]
@@ -57,7 +57,6 @@ def pipeline_timeline(
     """
     tables: dict[str, Table] = {}
     timelines: dict[str, Timeline] = {}
-    held: dict[str, Sequence[float]] = {}
     for each in dict.fromkeys([kind] if beside == NOTHING else [kind, beside]):
         try:
             tables[each] = _table(each, p, m, v, own or {})
@@ -69,19 +68,14 @@ def pipeline_timeline(
             return said(f"{each}, p = {p}, m = {m}: {problem or type(problem).__name__}")
         name = f"{each}, p = {p}, m = {m}" + (f", v = {stages // p}" if stages > p else "")
         timelines[name] = timeline
-        held[name] = timeline.peak_held_by_rank(activation=share, weight=share)
-    return _drawn(tables, timelines, held)
+    return _drawn(tables, timelines)
 
 
-def _drawn(
-    tables: Mapping[str, Table],
-    timelines: Mapping[str, Timeline],
-    held: Mapping[str, Sequence[float]],
-) -> View:
-    view = schedule_gantt(timelines, held=held)
-    for name in timelines:
-        of = f" ({name})" if len(held) > 1 else ""
-        memory = " ".join(f"{amount:.3g}" for amount in held[name])
+def _drawn(tables: Mapping[str, Table], timelines: Mapping[str, Timeline]) -> View:
+    view = schedule_gantt(timelines)
+    for name, timeline in timelines.items():
+        of = f" ({name})" if len(timelines) > 1 else ""
+        memory = " ".join(f"{amount:.3g}" for amount in held_by_rank(timeline))
         view.text += f"\nin flight on each rank, in microbatches of a rank's layers{of}: {memory}"
     if len(tables) == 2:
         found = compared(tables, [timeline.makespan for timeline in timelines.values()])

@@ -13,9 +13,8 @@ from typing import Any, Literal
 
 from course_lib.observe.timeline import COMPUTE, Span, Timeline
 from course_lib.techniques.schedules import Op
-from course_lib.text import counted
 
-from .charts import Field, round_numbers
+from .charts import Field, round_numbers, whole_numbers
 from .drawing import SMALL, WIDTH, Picture, width
 from .palette import (
     COLLECTIVE,
@@ -47,7 +46,6 @@ def schedule_gantt(
     title: str = "",
     unit: Literal["", "s"] = "",
     scale: Literal["shared", "each"] = "shared",
-    held: Mapping[str, Sequence[float]] | None = None,
     node: int | None = None,
 ) -> View:
     """One timeline, or several by name, with bubble and peak of microbatches in flight.
@@ -55,8 +53,6 @@ def schedule_gantt(
     unit   "s" where times are seconds, as of recordings and replays; else units of the given costs
     scale  "each": every timeline has the whole width, to compare a measured run with a simulated
            one, whose times are in other units
-    held   what each rank of a timeline holds at most, by the timeline's name, if not its
-           microbatches in flight
     node   ranks of a node: what is sent from one node to another has colours of its own
     """
     named = {title: timelines} if isinstance(timelines, Timeline) else dict(timelines)
@@ -65,7 +61,7 @@ def schedule_gantt(
     if unit not in ("", "s") or scale not in ("shared", "each"):
         raise ValueError(f"unit = {unit!r} must be '' or 's', scale = {scale!r} shared or each")
     text = "\n\n".join(_text(name, timeline, unit) for name, timeline in named.items())
-    return View(_draw(named, unit, scale, held or {}, node), text)
+    return View(_draw(named, unit, scale, node), text)
 
 
 def summary(timeline: Timeline, unit: str = "") -> str:
@@ -74,10 +70,21 @@ def summary(timeline: Timeline, unit: str = "") -> str:
     if not any(timeline.busy):
         return f"{length}, messages only"
     idle = f"{length}, ranks idle {timeline.bubble_fraction:.1%} of the time"
-    held = timeline.peak_in_flight
-    if not held:
+    most = max(held_by_rank(timeline), default=0)
+    if not most:
         return idle
-    return f"{idle}, at most {counted(max(held), 'microbatch', 'microbatches')} in flight"
+    return f"{idle}, at most {_short(most)} microbatch{'es' if most != 1 else ''} in flight"
+
+
+def held_by_rank(timeline: Timeline) -> tuple[float, ...]:
+    """The most that each rank holds for backward passes to come; () if there is no schedule.
+
+    In microbatches of all of a rank's layers: of each of its v stages one counts 1/v.
+    """
+    if not (stages := len(timeline.peak_in_flight)):
+        return ()
+    share = timeline.world_size / stages
+    return timeline.peak_held_by_rank(activation=share, weight=share)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -91,7 +98,7 @@ def length_text(time: float, unit: str = "") -> str:
 
 
 def _short(number: float) -> str:
-    return f"{number:.0f}" if float(number).is_integer() else f"{number:.2f}".rstrip("0")
+    return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
 def _text(name: str, timeline: Timeline, unit: str) -> str:
@@ -133,6 +140,7 @@ class _Panel:
     unit: str
     top: float
     pixels: float
+    rows: Sequence[range]  # ranks that do the same at the same times share one
     node: int | None = None
 
     @property
@@ -146,7 +154,7 @@ class _Panel:
     def tall(self) -> float:
         """Pixels of computation in a row: few ranks have larger ones."""
         least, most = _ROWS
-        return least if self.lanes else min(most, max(least, _ALL // self.timeline.world_size))
+        return least if self.lanes else min(most, max(least, _ALL // len(self.rows)))
 
     @property
     def row(self) -> float:
@@ -154,26 +162,38 @@ class _Panel:
 
     @property
     def bottom(self) -> float:
-        return self.top + self.row * self.timeline.world_size
+        return self.top + self.row * len(self.rows)
+
+    def y(self, rank: int) -> float:
+        """Where the row of a rank begins."""
+        return self.top + self.row * next(k for k, row in enumerate(self.rows) if rank in row)
 
     def x(self, time: float) -> float:
         return _LEFT + time * self.pixels
 
     def lane(self, span: Span) -> tuple[float, float]:
         """Top and height of what went over the wires; a collective takes all lanes."""
-        y, high = self.top + span.rank * self.row + self.tall - 1, _LANE - 1
+        y, high = self.y(span.rank) + self.tall - 1, _LANE - 1
         if span.track in self.lanes:
             return y + _LANE * self.lanes.index(span.track), high
         return y, _LANE * len(self.lanes) - 1
 
 
-def _draw(
-    named: Mapping[str, Timeline],
-    unit: str,
-    scale: str,
-    held: Mapping[str, Sequence[float]],
-    node: int | None,
-) -> Picture:
+def _alike(timeline: Timeline) -> list[range]:
+    """Ranks beside one another that do the same at the same times."""
+    does: dict[int, list[Any]] = {rank: [] for rank in range(timeline.world_size)}
+    for track in timeline.tracks:
+        does[track.rank].append((track.name, track.starts, track.ends, track.what))
+    rows: list[range] = []
+    for rank, doing in does.items():
+        if rows and doing and does[rows[-1].start] == doing:
+            rows[-1] = range(rows[-1].start, rank + 1)
+        else:
+            rows.append(range(rank, rank + 1))
+    return rows
+
+
+def _draw(named: Mapping[str, Timeline], unit: str, scale: str, node: int | None) -> Picture:
     longest = max(timeline.makespan for timeline in named.values()) or 1
     holds = any(timeline.peak_in_flight for timeline in named.values())
     right = WIDTH - _RIGHT - (_HELD if holds else 0)
@@ -183,16 +203,18 @@ def _draw(
     ]
     picture = Picture("" if len(named) > 1 else heads[0])
     top = picture.height
+    several = any(max(_chunks(timeline).values(), default=0) for timeline in named.values())
     seen: dict[str, Fill] = {}
     sources = SourceLines(picture)
-    for head, (name, timeline) in zip(heads, named.items(), strict=True):
+    for head, timeline in zip(heads, named.values(), strict=True):
         if len(named) > 1:
             picture.text(4, picture.height + 12, head, bold=True)
             picture.height += 24
         span = timeline.makespan if scale == "each" else longest
-        panel = _Panel(timeline, unit, picture.height, (right - _LEFT) / (span or 1), node)
-        _rows(picture, panel, right, held.get(name, ()))
-        seen |= _boxes(picture, panel, sources)
+        pixels = (right - _LEFT) / (span or 1)
+        panel = _Panel(timeline, unit, picture.height, pixels, _alike(timeline), node)
+        _rows(picture, panel, right)
+        seen |= _boxes(picture, panel, sources, several)
         picture.height = panel.bottom + 8
     picture.title = "; ".join(heads)
     field = Field(picture, _LEFT, top, right - _LEFT, picture.height - top, (0, longest), (0, 1))
@@ -202,45 +224,51 @@ def _draw(
         end = "100 %"
     else:
         text = time_text if unit == "s" else _short
-        field.marks_below(
-            round_numbers(0, longest, 8, text),
-            "time" if unit == "s" else "time, in units of the given costs",
-        )
+        marks = round_numbers(0, longest, 8, text)
+        if unit != "s" and longest >= 8:
+            marks = whole_numbers(0, longest, 8)
+        numbers = "; a number in a box is a microbatch" if holds else ""
+        field.marks_below(marks, f"time{'' if unit == 's' else ' units'}{numbers}")
         end = time_text(longest) if unit == "s" else f"{_short(longest)} units"
     picture.player(_LEFT, right, top, field.bottom, end)
     picture.key(seen)
     return picture
 
 
-def _rows(picture: Picture, panel: _Panel, right: float, held: Sequence[float]) -> None:
+def _rows(picture: Picture, panel: _Panel, right: float) -> None:
     """Names of the ranks on the left, what they hold at most on the right."""
-    if not held and panel.timeline.peak_in_flight:
-        held = panel.timeline.peak_held_by_rank()
+    held = held_by_rank(panel.timeline)
     end = panel.x(panel.timeline.makespan)
-    for rank in range(panel.timeline.world_size):
-        y = panel.top + rank * panel.row
-        picture.text(_LEFT - 8, y + panel.tall / 2, f"rank {rank}", SMALL, "end")
+    for ranks in panel.rows:
+        y = panel.y(ranks.start)
+        picture.text(_LEFT - 8, y + panel.tall / 2, _named(ranks), SMALL, "end")
         picture.line([(_LEFT, y + panel.row), (end, y + panel.row)], "line", 0.8)
         if held:
-            picture.text(
-                right + 8, y + panel.tall / 2, f"holds {held[rank]:.3g}", SMALL, ink="soft"
-            )
+            words = f"holds {held[ranks.start]:.3g}"
+            picture.text(right + 8, y + panel.tall / 2, words, SMALL, ink="soft")
     picture.line([(end, panel.top), (end, panel.bottom)], "soft", key="end")
 
 
-def _boxes(picture: Picture, panel: _Panel, sources: SourceLines) -> dict[str, Fill]:
-    """Draw what was done; returns what the colours mean."""
+def _named(ranks: range) -> str:
+    """ "rank 3", "ranks 0-7"."""
+    return f"ranks {ranks[0]}-{ranks[-1]}" if len(ranks) > 1 else f"rank {ranks[0]}"
+
+
+def _boxes(picture: Picture, panel: _Panel, sources: SourceLines, several: bool) -> dict[str, Fill]:
+    """Draw what was done; returns what the colours mean. several: chunks on a rank, somewhere."""
     timeline = panel.timeline
     chunks = _chunks(timeline)
-    plain = all(number == 0 for number in chunks.values())
     around = _around(timeline)
-    size = _number_size(panel, plain)
+    size = _number_size(panel)
+    shown = {ranks.start: ranks for ranks in panel.rows}
     seen: dict[str, Fill] = {}
     _arrows(picture, panel)  # below the boxes, which have words
     for span in timeline.spans:
+        if span.rank not in shown:
+            continue
         x, wide = panel.x(span.start), (span.end - span.start) * panel.pixels
-        y = panel.top + span.rank * panel.row
-        hint = _hint(span, panel.unit)
+        y = panel.y(span.rank)
+        hint = _hint(span, shown[span.rank], panel.unit)
         if span.track != COMPUTE:
             name, fill = _sent_over(span, panel.node)
             low, high = panel.lane(span)
@@ -251,9 +279,9 @@ def _boxes(picture: Picture, panel: _Panel, sources: SourceLines) -> dict[str, F
         fill, name, word = Fill(QUIET), "computation", ""
         if isinstance(span.what, tuple):
             number = chunks[span.what[1]]
-            name = NAMES[span.what[0]] + ("" if plain else f", chunk {number}")
+            name = NAMES[span.what[0]] + (f", chunk {number}" if several else "")
             fill = chunk(OPERATIONS[span.what[0]], number)
-            word = _number(span.what, plain)
+            word = str(span.what[2])
         elif span.what not in around:
             word = span.what
         fits = size > 0 if isinstance(span.what, tuple) else width(word, SMALL) < wide - 4
@@ -282,14 +310,10 @@ def _chunks(timeline: Timeline) -> dict[int, int]:
     return {stage: k for stages in on.values() for k, stage in enumerate(sorted(stages))}
 
 
-def _number(what: Any, plain: bool) -> str:
-    return str(what[2]) if plain else f"{what[1]}.{what[2]}"
-
-
-def _number_size(panel: _Panel, plain: bool) -> float:
+def _number_size(panel: _Panel) -> float:
     """Pixels of the numbers of microbatches: one size that fits every box, or 0 if none does."""
     needed = [
-        width(_number(span.what, plain), 1) / max((span.end - span.start) * panel.pixels - 1, 1e-9)
+        width(str(span.what[2]), 1) / max((span.end - span.start) * panel.pixels - 1, 1e-9)
         for span in panel.timeline.spans
         if isinstance(span.what, tuple) and span.end > span.start
     ]
@@ -306,14 +330,14 @@ def _sent_over(span: Span, node: int | None) -> tuple[str, Fill]:
     return name, _LANES[span.track]
 
 
-def _hint(span: Span, unit: str) -> str:
+def _hint(span: Span, ranks: range, unit: str) -> str:
     """What the pointer tells: operation, rank, bytes, time and the learner's line."""
     text = time_text if unit == "s" else _short
     what = str(span.what)
     if isinstance(span.what, tuple):
         kind, stage, microbatch = span.what
         what = f"{NAMES[kind]} of microbatch {microbatch} on stage {stage}"
-    lines = [f"rank {span.rank}: {what}"]
+    lines = [f"{_named(ranks)}: {what}"]
     if span.event is not None:
         if span.event.nbytes:
             lines[0] += f", {size_text(span.event.nbytes)}"

@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .charts import Field, round_numbers
+from .charts import Field, round_numbers, whole_numbers
 from .drawing import SMALL, WIDTH, Picture, width
 from .explore import Control, Explorer, explore
-from .palette import PAPER, Fill
+from .palette import PAPER, WAITS, Fill
 from .view import View
 
-_FILLS = {"computes": Fill("#0072b2", ink=PAPER), "waits": Fill("#dddddd")}
+_FILLS = {"computes": Fill("#0072b2", ink=PAPER), "waits": WAITS}
 _STALE = Fill("#d55e00")
 HORIZON = 40.0  # tasks of a fast worker that are shown
 _ALL, _MOST = 232, 44  # pixels that workers share, and of one at most
@@ -125,8 +125,8 @@ def staleness_explorer() -> Explorer:
 def _summary(played: Play) -> str:
     mean = sum(played.staleness) / len(played.staleness) if played.staleness else 0.0
     return (
-        f"{len(played.staleness)} pushes in {played.horizon:g} units of time, "
-        f"{played.idle_fraction:.1%} of it spent waiting, staleness {mean:.1f} on average and "
+        f"{len(played.staleness)} pushes in {played.horizon:g} units of time, workers wait "
+        f"{played.idle_fraction:.1%} of the time, staleness {mean:.1f} on average and "
         f"{max(played.staleness, default=0)} at most"
     )
 
@@ -170,23 +170,16 @@ def _draw(played: Play) -> Picture:
     marks = round_numbers(0, played.horizon, 8, "{:g}".format)
     time.marks_below(marks, "time, in tasks of a fast worker")
     picture.player(left, time.right, top, bottom, f"{played.horizon:g} tasks")
-    picture.key(_FILLS)
+    picture.key({"computes; the number is the task": _FILLS["computes"], "waits": _FILLS["waits"]})
     counts = Counter(played.staleness)
     most, highest = max(counts, default=0), 1.1 * max(counts.values(), default=1)
-    below = Field(
-        picture, left, picture.height + 30, 360, 110, (-0.6, max(most, 9) + 0.6), (0, highest)
-    )  # fmt: skip
-    below.marks_left(_whole(highest, 4), "pushes", grid=True)
+    across, room = (-0.6, max(most, 9) + 0.6), WIDTH - 14 - left
+    below = Field(picture, left, picture.height + 30, room, 110, across, (0, highest))
+    below.marks_left(whole_numbers(0, highest, 4), "pushes", grid=True)
     for stale, count in counts.items():
         x, y = below.across(stale - 0.4), below.up(count)
         wide = below.across(stale + 0.4) - x
         hint = f"staleness {stale}: {count} pushes"
         picture.box(x, y, wide, below.bottom - y, _STALE, hint, key="")
-    below.marks_below(_whole(max(most, 9), 10), "staleness: steps between pull and push")
+    below.marks_below(whole_numbers(0, max(most, 9), 10), "staleness: steps between pull and push")
     return picture
-
-
-def _whole(highest: float, most: int) -> dict[float, str]:
-    """Marks at whole numbers: nobody pushes half a time."""
-    marks = round_numbers(0, highest, most, "{:g}".format)
-    return {position: text for position, text in marks.items() if float(position).is_integer()}

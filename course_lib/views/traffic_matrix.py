@@ -1,11 +1,12 @@
 """Who sends to whom: one row for each sender, one column for each receiver, runs side by side."""
 
+import itertools
 from collections.abc import Mapping
 
 from course_lib.observe import Trace
 
 from .drawing import SMALL, WIDTH, Picture, wrapped
-from .palette import INK, PAPER, Fill
+from .palette import Fill, shade
 from .view import View
 
 _LEFT = 60  # pixels for the names of rows
@@ -61,7 +62,7 @@ def _draw(matrices: Mapping[str, list[list[int]]]) -> Picture:
             middle = left + (source + 0.5) * side
             picture.text(middle, top - 8, f"to {source}", SMALL, "middle", ink="soft")
             for target, count in enumerate(row):
-                fill = _shade(count / most) if count else Fill("#88888818")
+                fill = shade(count / most) if count else Fill("#88888818")
                 hint = f"rank {source} to rank {target}: {count:,} bytes"
                 x, y = left + target * side, top + source * side
                 word = _short(count) if count else ""
@@ -70,20 +71,17 @@ def _draw(matrices: Mapping[str, list[list[int]]]) -> Picture:
     return picture
 
 
-def _shade(share: float) -> Fill:
-    """From a light blue to a dark one; the numbers stand in the squares too."""
-    light, dark = (222, 235, 247), (8, 69, 148)
-    parts = (round(a + (b - a) * share) for a, b in zip(light, dark, strict=True))
-    return Fill("#" + "".join(f"{part:02x}" for part in parts), ink=PAPER if share > 0.5 else INK)
-
-
 def _heaviest(matrix: list[list[int]]) -> str:
     count, source, target = max(
         (count, -source, -target)
         for source, row in enumerate(matrix)
         for target, count in enumerate(row)
     )
-    return f"most: {_short(count)} bytes, {-source} to {-target}" if count else "no messages"
+    if not count:
+        return "no messages"
+    if {*itertools.chain.from_iterable(matrix)} == {0, count}:
+        return f"{_short(count)} bytes in every message"
+    return f"most: {_short(count)} bytes, {-source} to {-target}"
 
 
 def _short(count: int) -> str:

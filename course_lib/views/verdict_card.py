@@ -4,11 +4,14 @@ import difflib
 import html
 import re
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .drawing import WIDEST
 
 _PASSED, _FAILED = "#2da44e", "#d9730d"  # of the edge and the mark, on the page of either theme
 _MOST = 4000  # letters of what ranks have printed or reported
+_BESIDE = 64  # letters, up to which what is expected and what came stand beside one another
 _TOKEN = re.compile(r"[\w.+-]+|\s+|[^\w\s]")
 _MONO = "font-family:var(--jp-code-font-family,monospace);font-size:0.92em;white-space:pre-wrap"
 
@@ -17,8 +20,9 @@ _MONO = "font-family:var(--jp-code-font-family,monospace);font-size:0.92em;white
 class Card:
     """What there is to say: the exercise, how it went, and the evidence, as far as there is any.
 
-    said: the rest of a sentence that begins with the name. report: what became of ranks that did
-    not end well. hints: from a nudge to what is nearly the answer.
+    said: the rest of a sentence that begins with the name. by_rank: what is expected and what came
+    on each rank that is wrong, the one that is named among them. report: what became of ranks that
+    did not end well. hints: from a nudge to what is nearly the answer.
     """
 
     name: str
@@ -28,6 +32,7 @@ class Card:
     input: str = ""
     expected: str = ""
     got: str = ""
+    by_rank: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     likely: str = ""
     report: str = ""
     printed: str = ""
@@ -35,7 +40,7 @@ class Card:
 
 
 def verdict_card(card: Card) -> str:
-    """HTML without scripts; its words are those of the text form, in the same order."""
+    """HTML without scripts; its words are those of the text form, and those of more ranks."""
     color = _PASSED if card.passed else _FAILED
     parts = [
         f"<div><b><span style='color:{color}'>{'✓' if card.passed else '✗'}</span> "
@@ -43,19 +48,9 @@ def verdict_card(card: Card) -> str:
     ]
     if card.report:
         parts.append(f"<div style='{_MONO};margin:6px 0'>{_text(card.report[:_MOST])}</div>")
-    expected, got = marked(card.expected, card.got)
-    rows = [
-        ("rank", "" if card.rank is None else str(card.rank)),
-        ("input", _text(card.input)),
-        ("expected", expected),
-        ("got", got),
-        ("printed", _text(card.printed[:_MOST])),
-    ]
-    cells = "".join(
-        f"<div>{name}</div><div style='{_MONO}'>{value}</div>" for name, value in rows if value
-    )
-    grid = "display:grid;grid-template-columns:max-content 1fr;gap:2px 14px;margin:6px 0"
-    parts += [f"<div style='{grid}'>{cells}</div>"] * bool(cells)
+    parts += _grid(2, _rows(("input", _text(card.input))))
+    parts += _evidence(card)
+    parts += _grid(2, _rows(("printed", _text(card.printed[:_MOST]))))
     parts += [f"<div><b>Likely:</b> {_text(card.likely)}</div>"] * bool(card.likely)
     parts += [
         f"<details style='margin-top:4px'><summary style='cursor:pointer'>Hint {level} of "
@@ -67,9 +62,39 @@ def verdict_card(card: Card) -> str:
     return (
         f"<div class='course-card' style='border-left:4px solid {color};border-radius:3px;"
         f"background:rgba({red},{green},{blue},0.1);padding:6px 12px;"
-        f"max-width:840px;box-sizing:border-box'>"
+        f"max-width:{WIDEST}px;box-sizing:border-box'>"
         f"{''.join(parts)}</div>"
     )
+
+
+def _evidence(card: Card) -> list[str]:
+    """Expected beside got, rank by rank; what is too long for that stands below one another."""
+    ranks = {} if card.rank is None else {card.rank: (card.expected, card.got)}
+    ranks = dict(card.by_rank) or ranks
+    pairs = list(ranks.values())
+    if not all(one and len(one) <= _BESIDE and "\n" not in one for pair in pairs for one in pair):
+        ranks = {}
+    if not ranks:
+        expected, got = marked(card.expected, card.got)
+        rank = "" if card.rank is None else str(card.rank)
+        return _grid(2, _rows(("rank", rank), ("expected", expected), ("got", got)))
+    cells = ["<div></div>", "<div>expected</div>", "<div>got</div>"]
+    for rank, pair in ranks.items():
+        cells.append(f"<div>rank {rank}</div>")
+        cells += [f"<div style='{_MONO}'>{side}</div>" for side in marked(*pair)]
+    return _grid(3, cells)
+
+
+def _rows(*rows: tuple[str, str]) -> list[str]:
+    """A name and a value for each row that has one."""
+    return [f"<div>{name}</div><div style='{_MONO}'>{value}</div>" for name, value in rows if value]
+
+
+def _grid(columns: int, cells: Sequence[str]) -> list[str]:
+    """Cells in columns as wide as they need, or nothing."""
+    widths = "max-content 1fr" if columns == 2 else "max-content max-content 1fr"
+    grid = f"display:grid;grid-template-columns:{widths};gap:2px 18px;margin:6px 0"
+    return [f"<div style='{grid}'>{''.join(cells)}</div>"] if cells else []
 
 
 def marked(expected: str, got: str) -> tuple[str, str]:

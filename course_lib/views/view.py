@@ -12,7 +12,7 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from .drawing import WIDTH, Picture
+from .drawing import WIDEST, WIDTH, Picture
 
 if TYPE_CHECKING:  # half a second to load, which a page of our own pictures has not
     from matplotlib.figure import Figure
@@ -41,12 +41,16 @@ class View:
     def html(self) -> str:
         """The picture for a page."""
         svg = self.svg()
-        wide = re.findall(r"<svg[^>]*? width='(\d+)'", svg)[0]
-        title = self.picture.title if isinstance(self.picture, Picture) else ""
+        wide, high = map(int, re.findall(r"<svg[^>]*? width='(\d+)' height='(\d+)'", svg)[0])
+        title, most = "", f"{wide}px"
+        if isinstance(self.picture, Picture):
+            # Grown, it still fits into the window with the controls above it
+            title = self.picture.title
+            most = f"max({wide}px,min({WIDEST}px,{80 * wide / high:.0f}vh))"
         words = html.escape(f"{title}\n{self.text}".strip()[:_LONGEST], quote=True)
         return (
             f'<img class="course-view" alt="{words}" width="{wide}" '
-            f'style="max-width: 100%; height: auto" '
+            f'style="width:100%;max-width:{most};height:auto" '
             f'src="data:image/svg+xml;charset=utf-8,{svg.translate(_ENCODED)}">'
             f"<script>{_live(*_needed(svg))}</script>"
         )

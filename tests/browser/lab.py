@@ -44,6 +44,13 @@ LAB_SETTINGS = {
     "notebook-extension/tracker": {"windowingMode": "none"},
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
+# Another notebook without loading the page again, which costs more than all else.
+OPEN = """async path => {
+  await jupyterapp.commands.execute("docmanager:save-all");
+  await jupyterapp.commands.execute("application:close-all");
+  await (await jupyterapp.commands.execute("docmanager:open", { path })).context.ready;
+}"""
+READY = "jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
 # What teachers have installed, and learners have not.
 NOT_A_LEARNERS = ("@jupyter/nbgrader",)
 
@@ -105,10 +112,19 @@ class Lab:
     folder: Path
 
     def open(self, name: str) -> Notebook:
-        """Open a notebook of the folder and wait for its kernel."""
-        self.page.goto(f"{self.url}lab/tree/{name}?token={self.token}&reset")
-        expect(self.page.locator("#jp-main-statusbar")).to_contain_text("| Idle")
+        """Open a notebook of the folder, in place of what was open, and wait for its kernel."""
+        if self.page.url == "about:blank":
+            self.start("")
+        self.page.evaluate(OPEN, name)
+        self.page.wait_for_function(READY)
         return Notebook(self.page, self.folder / name)
+
+    def start(self, path: str) -> None:
+        """Load the page, with a file of the folder open in it if one is named."""
+        place = f"tree/{path}" if path else ""
+        self.page.goto(f"{self.url}lab/{place}?token={self.token}&reset")
+        self.page.wait_for_function("window.jupyterapp")
+        self.page.evaluate("jupyterapp.restored.then(() => null)")
 
     def end_kernels(self) -> None:
         """End all kernels, as a restart of the machine does."""
@@ -177,10 +193,11 @@ def _server(folder: Path, theme: str, trusted: bool) -> Iterator[tuple[str, str]
         if trusted:
             _trust(folder, places["JUPYTER_DATA_DIR"])
         options = [f"--ServerApp.root_dir={folder}", "--ServerApp.port=0", "--no-browser"]
+        options += ["--allow-root", "--expose-app-in-browser"]
         log = Path(private, "log")
         with log.open("w") as writes:
             process = subprocess.Popen(
-                [sys.executable, "-m", "jupyterlab", *options, "--allow-root"],
+                [sys.executable, "-m", "jupyterlab", *options],
                 env=os.environ | {name: str(place) for name, place in places.items()},
                 stdout=subprocess.DEVNULL,
                 stderr=writes,

@@ -60,10 +60,12 @@ def test_a_page_has_the_lesson_and_its_pictures_and_no_answer(root, tmp_path, te
     index = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert f'<a href="{page.name}">02 · Ring all-reduce</a>' in index
     living = Text(index).images
-    assert len(living) == 3
+    assert len(living) == 4
     assert all(i["alt"] and i["src"].startswith("data:image/svg+xml") for i in living)
-    assert not [link for link in re.findall(r'(?:src|href)="(\w+:[^"]*)"', index)
-                if not link.startswith("data:")]  # fmt: skip
+    for html in (index, text):  # nothing is fetched from anywhere; links are for readers to follow
+        fetched = re.findall(r'<(?:script|link|img|iframe)\b[^>]*?(?:src|href)="(\w+:[^"]*)', html)
+        assert not [address for address in fetched if not address.startswith("data:")]
+        assert "import " not in "".join(re.findall(r"<script.*?</script>", html, re.DOTALL))
 
 
 def test_an_answer_on_a_page_would_be_found(root, telling):
@@ -77,6 +79,16 @@ def test_links_to_other_lessons_lead_to_their_pages():
     page = site.as_page(nbformat.v4.new_notebook(cells=[cell]), "any")
     assert 'href="00_ranks.html"' in page
     assert 'href="x.ipynb"' in page
+
+
+def test_formulas_need_no_script_and_code_keeps_its_dollars():
+    cell = nbformat.v4.new_markdown_cell("$n_w$ of\n\n$$\\frac{a}{b}$$\n\nand `$HOME`, `$x$`")
+    page = site.as_page(nbformat.v4.new_notebook(cells=[cell]), "any")
+    assert page.count("<math") == 2
+    assert "<msub><mi>n</mi><mi>w</mi></msub>" in page
+    assert "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>" in page
+    assert "<code>$HOME</code>, <code>$x$</code>" in page
+    assert "mathjax" not in page.lower()
 
 
 def test_an_unknown_lesson_is_told_the_known_ones(root, tmp_path):

@@ -1,6 +1,7 @@
 """One example of every view and every widget, as large as lessons show them."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from course_lib.observe import CommEvent, Memory, Trace
 from course_lib.observe.events import Block
@@ -11,6 +12,7 @@ from course_lib.views.context_explorer import context_explorer, context_ring
 from course_lib.views.cost_curves import cost_curves
 from course_lib.views.expert_loads import expert_explorer, expert_loads
 from course_lib.views.explore import Explorer, explore
+from course_lib.views.key_owners import key_owners
 from course_lib.views.loss_curves import loss_curves
 from course_lib.views.memory_bars import run_memory
 from course_lib.views.memory_curves import memory_curves
@@ -29,6 +31,7 @@ from course_lib.views.step_times import step_times
 from course_lib.views.traffic_bars import traffic_bars
 from course_lib.views.traffic_matrix import traffic_matrix
 from course_lib.views.view import View
+from course_lib.views.worker_timelines import worker_timelines
 from course_lib.views.zero_explorer import zero_explorer, zero_memory
 from course_lib.views.zero_step import zero_step, zero_step_explorer
 
@@ -85,6 +88,13 @@ EXPERT_STEPS = [
     [[5 + (e == 2) * n * (r + 1) for e in range(8)] for r in range(4)] for n in range(20)
 ]
 EVEN_STEPS = [[[5] * 8] * 4] * 20
+# What a server notes of 8 workers that never wait.
+SERVED = SimpleNamespace(
+    starts=[
+        SimpleNamespace(worker=w, task=t, lead=0, waited=0) for t in range(20) for w in range(8)
+    ],
+    steps=[SimpleNamespace(worker=w, task=t, staleness=7) for t in range(20) for w in range(8)],
+)
 VIEWS: dict[str, Callable[[], View]] = {
     **{
         f"gantt of {name}": lambda t=t: schedule_gantt(t, "a pipeline") for name, t in PIPES.items()
@@ -113,6 +123,8 @@ VIEWS: dict[str, Callable[[], View]] = {
     "step times": lambda: step_times({"one": [0.1, 0.2], "two": [0.3, 0.3]}, {"one": 1, "two": 2}),
     "ratio curves": lambda: ratio_curves([1, 2, 4], {"a": [3, 2, 1]}, "x", "y", "falling", 3.2),
     "fp16 range": lambda: fp16_range({"a gradient": [0.0, 1e-9, 1e-3, 1.0]}),
+    "key owners": lambda: key_owners({"ranges": ([0, 0, 1, 1], [0, 1, 1, 2])}),
+    "workers": lambda: worker_timelines({"equal": (SERVED, lambda _: 10)}, "lead", 20),
     "loss scales": lambda: loss_scales([(16, True), (17, False), (16, True)]),
 }
 WIDGETS: dict[str, Callable[[], Explorer]] = {

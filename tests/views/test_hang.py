@@ -35,7 +35,7 @@ def test_a_circle_is_drawn_in_alarm_and_who_only_waits_for_it_is_not():
         "rank 3 waits for rank 0",
         "in a circle: 0 -> 1 -> 2 -> 0",
     ]
-    assert "ranks 0, 1, 2 in a circle" in view.picture.title
+    assert "ranks 0, 1 and 2 in a circle" in view.picture.title
 
 
 def test_every_rank_tells_its_operation_and_its_line():

@@ -56,13 +56,22 @@ def test_timelines_side_by_side_share_one_scale():
     assert view.text.count("time units, ranks idle") == 2
 
 
-def test_stages_are_named_where_a_rank_has_several():
+def test_chunks_have_colours_where_a_rank_has_several():
     view = schedule_gantt(simulate(interleaved(2, 2, 2)))
-    assert "2.1" in words(view)
+    assert [word for word in words(view) if "holds" in word] == ["holds 2", "holds 1.5"]
+    assert {box.word for box in boxes(view)} == {"0", "1"}
     assert keys(view) == [
         "forward, chunk 0", "forward, chunk 1", "backward, chunk 0", "backward, chunk 1",
     ]  # fmt: skip
     assert len({box.fill for box in boxes(view)}) == 4
+
+
+def test_ranks_that_do_the_same_share_a_row():
+    tracks = [Track(rank, COMPUTE, [0, 2], [1, 4], ["work", "more"]) for rank in range(4)]
+    tracks[3] = tracks[3]._replace(starts=[0, 3])
+    view = schedule_gantt(Timeline(4, tracks))
+    assert [word for word in words(view) if "rank" in word[:5]] == ["ranks 0-2", "rank 3"]
+    assert boxes(view)[0].hint.startswith("ranks 0-2: work")
 
 
 def test_measured_times_are_told_by_their_order():
@@ -87,7 +96,8 @@ def test_recordings_have_seconds_names_and_wires():
     assert head.startswith("mine: 3 ms, ranks idle 33.3%")
     assert orders == ["rank 0 | forward backward", "rank 1 | F1.0"]
     assert len(boxes(view)) == 5
-    assert {*words(view)} > {"forward", "backward", "rank 0", "rank 1", "2 ms", "time"}
+    assert {*words(view)} > {"forward", "backward", "rank 0", "rank 1", "2 ms"}
+    assert "time; a number in a box is a microbatch" in words(view)
     assert keys(view) == ["forward", "computation", "sent", "received"]
     assert "from rank 0 to rank 1" in view.svg()
 

@@ -27,7 +27,7 @@ def test_bars_count_tensors():
     assert header.split()[:2] == ["tensors", "sent"]
     assert naive.split()[-4:] == ["3", "1", "1", "1"]
     assert ring.split()[-4:] == ["1.5"] * 4
-    assert view.picture.title == "most tensors sent: through rank 0, rank 0, 3"
+    assert view.picture.title == "through rank 0: rank 0 sends most, 3 tensors"
 
 
 def test_bars_count_bytes_without_a_tensor_to_count_by():

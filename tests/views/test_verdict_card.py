@@ -2,6 +2,7 @@
 
 import html
 import re
+from dataclasses import replace
 
 from course_lib.views.verdict_card import Card, marked, verdict_card
 
@@ -41,6 +42,15 @@ def test_what_differs_is_marked_on_both_sides():
     assert re.findall("<b><u>(.*?)</u></b>", got) == ["20."]
     assert text_of(got).replace(" ", "") == FAILED.got.replace(" ", "")
     assert marked("3", "") == ("3", "")
+
+
+def test_ranks_stand_below_one_another_with_expected_beside_got():
+    ranks = {1: (FAILED.expected, FAILED.got), 2: ("tensor([6., 60.])", "tensor([0., 60.])")}
+    said = " ".join(text_of(verdict_card(replace(FAILED, by_rank=ranks))).split())
+    assert "expected got rank 1 tensor([6., 60. , 600.]) tensor([6., 20. , 600.]) rank 2" in said
+    long = replace(FAILED, expected="1 " * 60, got="2 " * 60)
+    said = " ".join(text_of(verdict_card(long)).split())
+    assert "rank 1 expected 1 1" in said
 
 
 def test_words_are_words_and_nothing_else():

@@ -8,6 +8,7 @@ const svg = new DOMParser().parseFromString(
   source.replace(/(url\(#|\sid=['"]|href=['"]#)([\w-]+)/g, "$1$2" + salt), "image/svg+xml").documentElement;
 const room = document.createElement("div");
 room.className = "course-picture";
+room.style.maxWidth = image.style.maxWidth;
 svg.classList.add("live");
 svg.setAttribute("aria-label", image.alt);
 room.append(svg);

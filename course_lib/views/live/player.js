@@ -2,7 +2,7 @@
 const WIDE = svg.getAttribute("width");
 const bar = document.createElement("div");
 bar.className = "course-player";
-bar.style.cssText = `display:flex;gap:6px;align-items:center;max-width:${WIDE}px;padding:2px 4px;font-size:12px`;
+bar.style.cssText = `display:flex;gap:6px;align-items:center;padding:2px 4px;font-size:12px`;
 const button = (sign, name, act) => {
   const made = document.createElement("button");
   made.type = "button";

@@ -134,7 +134,7 @@ playing.go(right);
 const detail = document.createElement("div");
 detail.className = "course-detail";
 detail.setAttribute("aria-live", "polite");
-detail.style.cssText = `max-width:${WIDE}px;padding:2px 4px;font-size:12px;color:var(--jp-content-font-color1,inherit)`;
+detail.style.cssText = `padding:2px 4px;font-size:12px;color:var(--jp-content-font-color1,inherit)`;
 room.append(detail);
 const say = (text, style = "", tag = "div") => {
   const made = document.createElement(tag);
