@@ -7,7 +7,6 @@ kind differ in size and number of chunks only, and the fastest that fits stands 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 
 from course_lib.techniques.mesh import Mesh
 
@@ -28,14 +27,21 @@ OVER = "do not divide over"
 class _States:
     """What is the same for all ways on a mesh, whatever their microbatches.
 
-    most   held by the stage that holds most
-    empty  (stage, stage of ZeRO) -> bytes before there are activations
-    rings  seconds of its rings, as they become known
+    most    held by the stage that holds most
+    empty   (stage, stage of ZeRO) -> bytes before there are activations
+    states  the same in all
+    rings   seconds of its rings, as they become known
     """
 
     most: Held
     empty: dict[tuple[int, int], Footprint]
+    states: dict[tuple[int, int], float]
     rings: dict[float, float]
+
+    def largest(self, zero: int, saved: Mapping[int, float]) -> tuple[float, int]:
+        """(bytes, stage) of the one that holds most, each with so many bytes of activations."""
+        stage = max(saved, key=lambda s: self.states[s, zero] + saved[s])
+        return self.states[stage, zero] + saved[stage], stage
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,8 @@ class Search:
             if stage in (0, 1, mesh.pipeline - 1)
             for zero in self.zero
         }
-        return _States(max(held, key=lambda each: each.total), empty, {})
+        totals = {key: each.states for key, each in empty.items()}
+        return _States(max(held, key=lambda each: each.total), empty, totals, {})
 
     def _ways(
         self, mesh: Mesh, layers: Sequence[int], states: "_States", size: int, count: int
@@ -167,24 +174,22 @@ class Search:
                 for v in cuts
             }
             for zero in self.zero:
-                memory = {
-                    v: max(
-                        (states.empty[s, zero].with_activations(held) for s, held in each.items()),
-                        key=attrgetter("total"),
-                    )
-                    for v, each in saved.items()
-                }
-                for v in self._worth_a_look(stages, count, memory):
+                most = {v: states.largest(zero, each) for v, each in saved.items()}
+                for v in self._worth_a_look(
+                    stages, count, {v: held[0] for v, held in most.items()}
+                ):
+                    stage = most[v][1]
+                    memory = states.empty[stage, zero].with_activations(saved[v][stage])
                     step = stages.step(count, v, zero, self.states)
-                    yield Plan(model, mesh, v, size, count, zero, recompute, memory[v], step)
+                    yield Plan(model, mesh, v, size, count, zero, recompute, memory, step)
 
     def _worth_a_look(
-        self, stages: StageTimes, count: int, memory: Mapping[int, Footprint]
+        self, stages: StageTimes, count: int, needed: Mapping[int, float]
     ) -> list[int]:
         """Of numbers of chunks: 1 and the fastest of the others that fit, or what takes least."""
-        fits = [v for v in memory if memory[v].total <= self.cluster.device.memory]
+        fits = [v for v, nbytes in needed.items() if nbytes <= self.cluster.device.memory]
         if not fits:
-            return [min(memory, key=lambda v: memory[v].total)] if memory else []
+            return [min(needed, key=needed.__getitem__)] if needed else []
         more = [v for v in fits if v > 1]
         fastest = min(more, key=lambda v: stages.waiting(count, v), default=1)
         return [v for v in fits if v in (1, fastest)]
