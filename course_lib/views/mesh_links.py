@@ -7,7 +7,7 @@ from course_lib.text import counted, listed
 
 from .drawing import SMALL, WIDTH, Picture, width
 from .explore import Control, Explorer, explore
-from .palette import INK, PAPER, STEP, Fill
+from .palette import PAPER, STEP, Fill
 from .view import View
 
 LARGEST = 64  # ranks
@@ -19,7 +19,7 @@ _SENDS = {
     "pipeline": "activations between neighbours, once per microbatch",
 }
 _FILLS = {axis: STEP[axis]._replace(hatch="") for axis in _SENDS}  # words stand in the boxes
-_SELF, _OTHER = Fill(INK, ink=PAPER), Fill("#dddddd")
+_SELF, _OTHER = Fill("#4a4a4a", ink=PAPER), Fill("#dddddd")
 _ACROSS, _HIGH, _LEFT = 8, 40, 12  # ranks in a row, pixels of one, pixels left of them
 
 
@@ -120,6 +120,7 @@ def _draw(
         size = 10 if width(short, 10) < wide - 12 else 9
         picture.text(x + (wide - 10) / 2, y + 28, short, size, "middle", ink=fill.ink)
         picture.height = y + _HIGH + 8
-    key = {f"rank {rank}": _SELF} | {f"its {axis} group": _FILLS[axis] for axis in reversed(groups)}
+    shown = [axis for axis in reversed(groups) if axis in of.values()]
+    key = {f"rank {rank}": _SELF} | {f"its {axis} group": _FILLS[axis] for axis in shown}
     picture.key(key | {"neither": _OTHER})
     return picture

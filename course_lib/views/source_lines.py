@@ -22,12 +22,19 @@ class SourceLines:
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
         self._kept: dict[tuple[str, int, int], int] = {}
+        self._places: dict[Frame, str] = {}
 
     def place(self, where: Sequence[Frame]) -> str:
         """The innermost of these lines as `Picture.box` takes it; empty where it is not known."""
-        if not where or not source_line(where[0]):
+        if not where:
             return ""
-        frame = where[0]
+        if where[0] not in self._places:
+            self._places[where[0]] = self._find(where[0])
+        return self._places[where[0]]
+
+    def _find(self, frame: Frame) -> str:
+        if not source_line(frame):
+            return ""
         lines = linecache.getlines(frame.file)
         first, after = function_around(lines, frame.line - 1, frame.function)
         key = (frame.file, first, after)

@@ -14,8 +14,10 @@ pytestmark = pytest.mark.skipif(
 SHOW = """\
 import time
 
+from course_lib.observe import Frame
 from course_lib.views.drawing import Picture
 from course_lib.views.explore import explore
+from course_lib.views.source_lines import SourceLines
 from course_lib.views.view import View
 
 DRAWN = []
@@ -25,8 +27,12 @@ def draw(ranks=1):
     DRAWN.append(ranks)
     time.sleep(0.1)  # a picture that takes its time
     picture = Picture(f"{ranks} ranks")
-    picture.box(100, 30, 50, 20, "#0072b2", "a box", key="first")
-    picture.box(400, 30, 50, 20, "#0072b2", "another", key="second")
+    code = draw.__code__
+    line = SourceLines(picture).place([Frame(code.co_filename, code.co_firstlineno + 2, "draw")])
+    picture.box(100, 30, 50, 20, "#0072b2", "a box", key="first", line=line)
+    picture.box(400, 30, 50, 20, "#0072b2", "another", key="second", later="two")
+    with picture.group("marks"):
+        picture.text(400, 66, "15 ms")
     picture.player(50, 800, 20, 60, "30 ms")
     picture.at_least(70)
     return View(picture, f"{ranks} ranks")
@@ -62,6 +68,29 @@ def test_a_picture_follows_its_slider_is_played_and_outlives_its_kernel(lab):
     assert float(later.evaluate("box => getComputedStyle(box).opacity")) < 0.5
     cell.get_by_label("play", exact=True).click()
     expect(cell.get_by_label("pause")).to_be_visible()
+
+    # A click tells what a box is, shows its line, and leads to it
+    cell.get_by_label("the whole run").click()
+    cell.locator("g.b[data-line]").click()
+    detail = cell.locator(".course-detail")
+    expect(detail).to_contain_text("a box")
+    expect(detail.locator("[aria-current]")).to_contain_text("time.sleep(0.1)")
+    detail.get_by_role("button", name="show it in its cell").click()
+    expect(cell.locator(".cm-line", has_text="time.sleep")).to_be_in_viewport()
+
+    # By keyboard: the next box, enlarged, has room for its word; then all of it again
+    picture.focus()
+    lab.page.keyboard.press("ArrowRight")
+    expect(detail).to_have_text("another")
+    wide = picture.locator("g.b").last.locator("rect")
+    before = float(wide.get_attribute("width"))
+    lab.page.keyboard.press("+")
+    assert float(wide.get_attribute("width")) == pytest.approx(2 * before, abs=0.1)
+    expect(picture.get_by_text("two", exact=True)).to_be_visible()
+    expect(picture.get_by_text("15 ms", exact=True)).to_be_hidden()
+    lab.page.keyboard.press("0")
+    assert float(wide.get_attribute("width")) == pytest.approx(before, abs=0.1)
+    assert notebook.cell("show").locator("svg.live").count() == 1  # no shortcut of Lab was meant
 
     # Dragged: the slider passes 39 values; the kernel draws the last, and few on the way
     grip = cell.locator(".noUi-handle").bounding_box()

@@ -88,7 +88,7 @@ const place = () => {
     if (wide <= 0) continue;
     for (const rect of each.rects) sized(rect, { x: from, width: wide });
     if (!each.text && each.part.dataset.word) {
-      const style = `fill:${each.part.dataset.ink || "var(--ink)"}`;
+      const style = `fill:${each.part.dataset.ink || "#000"}`;
       each.text = draw("text", { y: each.y + each.tall / 2 + 4, "font-size": 11, "text-anchor": "middle", style }, each.part);
       each.text.textContent = each.part.dataset.word;
     }
