@@ -145,13 +145,15 @@ const say = (text, style = "", tag = "div") => {
 };
 const sources = [...svg.querySelectorAll("metadata")].map((one) => (
   { name: one.dataset.name, first: +one.dataset.first, lines: one.textContent.split("\n") }));
-// The same lines in a cell of this page, as the notebook shows them; nothing where it shows none.
+// The line in a cell of this page that has all of these lines, or in an exported page its cell;
+// nothing where the page shows none.
 const inCell = ({ lines }, index) => {
   for (const cell of document.querySelectorAll(".jp-CodeCell .cm-content")) {
     const there = [...cell.querySelectorAll(".cm-line")];
     const begin = there.findIndex((_, k) => lines.every((line, more) => there[k + more]?.textContent.trimEnd() === line.trimEnd()));
     if (begin >= 0) return there[begin + index];
   }
+  return [...document.querySelectorAll(".jp-CodeCell .highlight pre")].find((cell) => cell.textContent.includes(lines.join("\n")));
 };
 const showSource = (which, line) => {
   const code = sources[which];
@@ -194,7 +196,8 @@ const choose = (each) => {
   for (const rect of chosen.rects) Object.assign(rect.style, { stroke: "var(--ink)", strokeWidth: "2.5px" });
   if (chosen.to < low || chosen.from > high) move((chosen.from + chosen.to - high + low) / 2);
   const told = chosen.part.querySelector("title").textContent.split("\n");
-  told.forEach((line, k) => say(line, k ? "" : "font-weight:bold"));
+  // What stands in the code below need not be said twice.
+  told.filter((line) => !chosen.part.dataset.line || !line.startsWith("line ")).forEach((line, k) => say(line, k ? "" : "font-weight:bold"));
   if (chosen.part.dataset.line) showSource(...chosen.part.dataset.line.split(":").map(Number));
 };
 const beside = (across, down) => {
