@@ -42,6 +42,7 @@ _STAGE_2 = (
     "are the same"
 )
 _APART = "no position is on two ranks"
+_IN_ONE_PIECE = "tokens and gradients are contiguous here, and a copy is made only of others"
 _STABLE = "torch sorts stably on a CPU, asked or not"
 
 SAME: dict[str, dict[str, str]] = {
@@ -169,6 +170,10 @@ SAME: dict[str, dict[str, str]] = {
     "sequence_parallel_mlp": {
         "return whole -> return whole.detach()": _INSIDE,
         "return part -> return part.detach()": _INSIDE,
+        "dist.all_gather(list(whole.chunk(t)), part.contiguous()) -> "
+        "dist.all_gather(list(whole.chunk(t)), part)": _IN_ONE_PIECE,
+        "dist.reduce_scatter(part, list(whole.contiguous().chunk(t))) -> "
+        "dist.reduce_scatter(part, list(whole.chunk(t)))": _IN_ONE_PIECE,
         "normed = F.layer_norm(x, x.shape[-1:], megatron_f(gain)) -> normed"
         " = F.layer_norm(x, x.shape[1:], megatron_f(gain))": _TWO_DIMENSIONS,
     },
