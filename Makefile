@@ -55,7 +55,7 @@ site: .venv/ready-dev ## write the lessons as web pages, without answers, into b
 zoo: .venv/ready-dev ## show how many known wrong answers each check rejects
 	@$(RUN) -m course_lib.checks
 
-mutants: .venv/ready-dev ## show how many small changes to right answers each check rejects: ONLY=zero1
+mutants: .venv/ready-dev ## show how many small changes to right answers each check rejects, about 15 minutes: ONLY=zero1
 	@$(RUN) -m tests.mutants $(ONLY)
 
 lint: .venv/ready-dev ## check style and types
