@@ -28,7 +28,8 @@
 # **You need** `all_reduce` from [lesson 02](02_ring_all_reduce.ipynb) and a
 # `torch.autograd.Function` as in [lesson 04](04_tensor_parallel.ipynb). **It takes** 90 minutes to
 # the end of section 5, without exercise 6. All else is optional: 15 minutes for that exercise, 30
-# for sections 6 and 7, 15 for section 8, 25 for the assignment; section 9 is there to run and read.
+# for sections 6 and 7, 15 for section 8, 25 for the assignment; sections 9 and 10 are there to run
+# and read.
 # The machine needs a minute. Each exercise says how hard it is (● a few lines, ●● two ideas
 # together, ●●● the hard one) and how long it takes.
 
@@ -206,6 +207,8 @@ print("your guess, for rank 1:", guessed(guess_transposed))
 # ```python
 # dist.all_to_all_single(output, input, output_split_sizes, input_split_sizes)
 # ```
+#
+# (`dist.all_to_all` with its lists of tensors will not do: gloo wants all of them of one size.)
 #
 # There is a catch. A rank knows what it sends. What it will receive only the others know. And
 # nobody checks the sizes for you: where a message is larger than the room for it, gloo ends the
@@ -883,7 +886,136 @@ expert_explorer(
 # </details>
 
 # %% [markdown]
-# ## 10. Reflection, with numbers
+# ## 10. Three claims put to the test
+#
+# ### "A mixture costs what its active parameters cost"
+#
+# Side by side: a dense MLP, whole on every rank, and eight experts, spread over the ranks. Each
+# token has two of them, and each is half as wide as the MLP. So as many weights are active.
+#
+# **Predict.** On four ranks, which of these are the same for both: multiplications, weights that a
+# rank holds, bytes that it sends in a step?
+
+# %%
+### BEGIN SOLUTION
+guess_same = ["multiplications", "weights"]
+### END SOLUTION
+
+# %%
+from torch.utils.flop_counter import FlopCounterMode
+
+from course_lib.text import table
+
+BATCH, HIDDEN, INNER = 256, 32, 128  # tokens on each rank
+
+
+def dense_mlp():
+    up, down = nn.Linear(HIDDEN, INNER, bias=False), nn.Linear(INNER, HIDDEN, bias=False)
+    return nn.Sequential(up, nn.GELU(), down)
+
+
+def eight_experts():
+    return the_course.MixtureOfExperts(HIDDEN, 8, top_k=2, inner=INNER // 2)
+
+
+def costs_of_a_step(make):
+    """Multiplications of the forward pass for each token of this rank, and weights held."""
+    torch.manual_seed(0)
+    layer, x = make(), torch.randn(4, BATCH, HIDDEN)[dist.get_rank()].requires_grad_()
+    with FlopCounterMode(display=False) as counted:
+        y = layer(x)
+    y.square().mean().backward()
+    for p in the_course.dense_parameters(layer):  # each expert is on one rank only
+        dist.all_reduce(p.grad)
+        p.grad /= dist.get_world_size()
+    return counted.get_total_flops() / 2 / BATCH, sum(p.numel() for p in layer.parameters())
+
+
+lines = [("ranks", "layer", "multiplications", "of the busiest", "weights", "bytes sent")]
+for ranks in (1, 4):
+    for make in (dense_mlp, eight_experts):
+        steps = run_ranks(costs_of_a_step, ranks, make)
+        multiplied, held = zip(*steps, strict=True)
+        costs = sum(multiplied) / ranks, max(multiplied), held[0], steps.trace.traffic().sent[0]
+        lines.append((str(ranks), make.__name__, *(f"{cost:,.0f}" for cost in costs)))
+print(table(lines))
+print("your guess:", guessed(guess_same))
+
+# %% [markdown]
+# True of the multiplications, on the average and but for those of the router. But a step lasts as
+# long as that of the *busiest* rank. Of the weights it is true only if there are ranks enough: on
+# one rank all eight experts are there, on four two, as many weights as the dense layer has. And the
+# messages are others. The dense layer sends its gradients, $2(n-1)/n$ of its weights, however many
+# tokens there are, and hidden behind backward. The mixture sends rows, and the more the larger the
+# batch is. (Its experts' gradients stay: no other rank has these experts.)
+#
+# ### "Without a balancing loss, all tokens end up at one expert"
+#
+# **Predict.** In the training run of section 6 without balancing: what share of the rows of the
+# first layer has its busiest expert at the end?
+
+# %%
+### BEGIN SOLUTION
+guess_share = "more than a quarter"
+### END SOLUTION
+
+# %% tags=["nbval-ignore-output"]
+late_rows = sum(torch.tensor(tables[0]).sum(0) for tables in without[2][-20:])
+shares = (late_rows / late_rows.sum()).sort(descending=True).values
+print("shares of the eight experts:", " ".join(f"{share:.0%}" for share in shares.tolist()))
+
+# %%
+print("one expert has nine tenths of all rows:", bool(shares[0] > 0.9))
+print("one expert has more than a quarter:", bool(shares[0] > 0.25))
+print("one expert has less than a tenth of an even share:", bool(shares[-1] < 0.1 / EXPERTS))
+print("your guess:", guessed(guess_share))
+
+# %% [markdown]
+# Exaggerated, at least here: a *few* experts have most, and some have next to nothing. That is what
+# Shazeer et al. report, too: the same few experts again and again (section 4 of their paper). The
+# model has learnt all the same. What suffers is the step's time, which is the busiest rank's, and
+# the use of weights for which memory is paid.
+#
+# ### "A token that is dropped is lost"
+#
+# **Predict.** Two ranks, a block $x + \text{mixture}(x)$ with $k = 1$ and half of the places that
+# an even spread would need. What comes out for a dropped token, and what is the gradient of its
+# $x$, if that of the output is 1 everywhere?
+
+# %%
+### BEGIN SOLUTION
+guess_output = "x"
+guess_gradient = 1
+### END SOLUTION
+
+
+# %%
+def drop_some(tokens=32):
+    torch.manual_seed(0)
+    layer = the_course.MixtureOfExperts(HIDDEN, 4, top_k=1, inner=INNER, capacity_factor=0.5)
+    x = torch.randn(2, tokens, HIDDEN)[dist.get_rank()].requires_grad_()
+    y = x + layer(x)
+    y.sum().backward()
+    dropped, as_it_came, as_it_went = layer.dropped, (y == x).all(1), (x.grad == 1).all(1)
+    alone = x[as_it_came][:1]
+    layer(alone)
+    return dropped, int(as_it_came.sum()), int((as_it_came & as_it_went).sum()), layer.dropped
+
+
+for each, (dropped, unchanged, passed, again) in enumerate(run_ranks(drop_some, 2)):
+    print(f"rank {each}: of 32 tokens {dropped} are dropped, {unchanged} come out as they were,")
+    print(f"        {passed} of these with the gradient that came in.", end=" ")
+    print(f"The first of them, alone in a batch, is dropped: {again == 1}")
+print("your guesses:", guessed(guess_output, guess_gradient))
+
+# %% [markdown]
+# False: the residual stream carries it past the layer, forward and backward, and it counts in the
+# loss. What is missing is one layer's work on it; and the router learns nothing from a choice that
+# was not served. There is another price. Whether a token is served depends on which others are in
+# its batch and stand before it: the same sentence may come out differently in other company.
+
+# %% [markdown]
+# ## 11. Reflection, with numbers
 #
 # Work each out before you open the answer.
 #
@@ -924,17 +1056,18 @@ expert_explorer(
 # 0.5 + 0.5 · 2.5 = 1.75 times as long.
 # </details>
 #
-# ## 11. Assignment: `shared_meanwhile` (●●● 20 minutes)
+# ## 12. Assignment: `shared_meanwhile` (●●● 20 minutes)
 #
 # DeepSeek's layers have, beside the experts that are chosen, *shared* experts that every token goes
 # to. They are on every rank, and need no message. So they can be computed while others' rows
 # travel.
 #
 # Let there be two of them: the first is computed while rows travel to their experts, the second
-# while the outputs travel back. `run` are this rank's experts, from what came in to outputs in the
-# same order. Return the outputs of `rows`, in their order, and the sum of what the shared experts
-# make of `x`. (No gradients here; in `course_lib/techniques/expert_parallel/layer.py` backward is
-# hidden in the same way.)
+# while the outputs travel back. So begin each exchange with `async_op=True`, which gives a handle
+# at once, and `wait()` for it when you have computed. `run` are this rank's experts, from what came
+# in to outputs in the same order. Return the outputs of `rows`, in their order, and the sum of what
+# the shared experts make of `x`. (No gradients here; in
+# `course_lib/techniques/expert_parallel/layer.py` backward is hidden in the same way.)
 #
 # **Predict.** On the two machines of section 8, where one exchange takes a little more than the
 # experts, and each shared expert as long as the experts of a rank: how many per cent does the layer
@@ -1011,7 +1144,7 @@ print("your guess:", guessed(guess_saved))
 # are under way, and while one of them waits for its exchange the other one computes.
 
 # %% [markdown]
-# ## 12. What to read
+# ## 13. What to read
 #
 # - Shazeer et al. 2017, *Outrageously Large Neural Networks*
 #   ([arXiv 1701.06538](https://arxiv.org/abs/1701.06538)): sections 2 to 4, the layer, its
