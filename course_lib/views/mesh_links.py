@@ -62,7 +62,7 @@ def mesh_explorer(**start: int) -> Explorer:
     sizes = [1, 2, 4, 8]
     return explore(
         functools.partial(chosen_mesh, **start),
-        height=470,
+        height=240,
         pipeline=Control(sizes, "pipeline: stages of the model"),
         data=Control(sizes, "data: replicas"),
         tensor=Control(sizes, "tensor: parts of each layer"),

@@ -26,7 +26,8 @@ Values = Sequence[float]
 Arrived = Mapping[int, Sequence[Values]]
 _MOST_MOVES = 240
 _LEFT, _ROW, _HIGH = 64.0, 44.0, 26.0  # pixels: left of all blocks, a row, a block
-_ENDS = 96.0  # pixels for what was put in, and for what is there in the end
+_ENDS = 118.0  # pixels for what was put in, and for what is there in the end
+_SIZES = (SMALL, 10.0, 9.0, 8.0)  # pixels of values, the largest that fits
 _FLIGHT = 0.42  # share of a round that blocks are on their way
 _SUMS = {"all_reduce", "reduce", "reduce_scatter"}
 
@@ -277,9 +278,11 @@ def _block(
     picture: Picture, x: float, y: float, wide: float, values: Values, fill: Fill, hint: str,
     key: str = "", line: str = "",
 ) -> None:  # fmt: skip
-    word = _said(values)
-    fits = width(word, SMALL) < wide - 2
+    word, room = _said(values), wide - 4
+    size = next((size for size in _SIZES if width(word, size) < room), 0.0)
+    if not size and len(values) > 1:  # the rest is told by the pointer, and on a larger picture
+        word, size = f"{values[0]:g} …", SMALL if width(f"{values[0]:g} …", SMALL) < room else 0.0
     picture.box(
-        x, y + (_ROW - _HIGH) / 2, wide, _HIGH, fill, hint, word if fits else "", key=key,
-        later="" if fits else word, line=line,
+        x, y + (_ROW - _HIGH) / 2, wide, _HIGH, fill, hint, word if size else "", size or SMALL,
+        key=key, later="" if size else _said(values), line=line,
     )  # fmt: skip

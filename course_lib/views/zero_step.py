@@ -140,7 +140,7 @@ def zero_step_explorer() -> Explorer:
     """`zero_step` under controls; the moment that is shown stays from stage to stage."""
     return explore(
         zero_step,
-        height=330,
+        height=290,
         stage=Control(STAGES, "stage"),
         ranks=Control([1, 2, 4, 8], "number of ranks"),
         model=Control(["GPT-2 1.5B", "7.5B", "GPT-3 175B", "1T"], "model"),

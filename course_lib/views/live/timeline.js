@@ -189,8 +189,8 @@ const choose = (each) => {
   chosen = each;
   detail.replaceChildren();
   if (!chosen) {
-    const words = "Click a box, or Tab to the picture and press arrow keys, to see what it is. Zoom: + and −, or " +
-      "Ctrl and the wheel; 0: all of it. Move: drag, or Shift and arrow keys.";
+    const words = "What a box is: click it, or Tab to the picture and press arrow keys. Zoom: + and −, or Ctrl and " +
+      "the wheel. Move: drag, or Shift and arrows.";
     return say(words, "color:var(--jp-content-font-color2,#666);font-size:11px");
   }
   for (const rect of chosen.rects) Object.assign(rect.style, { stroke: "var(--ink)", strokeWidth: "2.5px" });
