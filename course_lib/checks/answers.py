@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from .exercise import Case
+from .groups import group_of
 
 
 @dataclass(frozen=True)
@@ -33,18 +34,24 @@ def call_with_own_tensor(answer: Callable, case: Case) -> Call | None:
     """Call `answer` with this rank's tensor of `case.data["inputs"]`.
 
     With `case.data["members"]` the call happens on these ranks only, with a group of them as the
-    keyword `group`; `inputs` are in the members' order, and the other ranks return None.
+    keyword `group`; `inputs` are in the members' order, and the other ranks return None. The
+    exercise has `own={"inputs": by_rank}` and `groups=members_of`.
     """
     members, me = case.data.get("members"), dist.get_rank()
     keywords = {}
     if members is not None:
-        keywords["group"] = dist.new_group(members)
         if me not in members:
             return None
+        keywords["group"] = group_of(members)
         me = members.index(me)
     tensor = case.data["inputs"][me].clone()
     returned = answer(tensor, **keywords)
     return Call(plain(returned), plain(tensor), _share_memory(returned, tensor))
+
+
+def members_of(case: Case) -> list[list[int]]:
+    """The groups of cases with `members`, for `Exercise.groups`."""
+    return [case.data["members"]] if case.data.get("members") else []
 
 
 def plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ from .answer_source import late_binding, recv_for_its_tensor
 from .exercise import Breach, Case, Exercise, Observation
 from .laws import all_laws
 from .laws._law import Law
+from .shares import share
 from .watching import SPAN, Unusable, asked_signature, run_cases
 
 _START_SECONDS = 10.0  # the most that a fresh Python takes to import torch
@@ -65,17 +66,33 @@ class Trouble:
     cause: str = ""
 
 
+@dataclass(frozen=True)
+class Crossed:
+    """What crossed the network of a sandbox, whoever sent it.
+
+    bytes: without the heads of packets. again: how many packets were sent a second time.
+    """
+
+    bytes: int = 0
+    again: int = 0
+
+    def __sub__(self, before: "Crossed") -> "Crossed":
+        return Crossed(self.bytes - before.bytes, self.again - before.again)
+
+
 @dataclass
 class Outcome:
     """What a job came to: an observation of each case, or the trouble; and what was printed.
 
     noted: what looks wrong in the source of the answer, should it fail.
+    crossed: what crossed the network of a sandbox meanwhile.
     """
 
     observations: list[Observation] = field(default_factory=list)
     trouble: Trouble | None = None
     printed: dict[int, str] = field(default_factory=dict)
     noted: str = ""
+    crossed: Crossed = field(default_factory=Crossed)
 
 
 def collect_job(answer: Callable, job: Job, timeout: float | None = None) -> Outcome:
@@ -89,7 +106,11 @@ def collect_job(answer: Callable, job: Job, timeout: float | None = None) -> Out
         results = collect(
             run_cases,
             job.world_size,
-            (exercise.bare(), answer, job.cases, job.laws, job.calls_before),
+            (exercise.bare(), answer, job.laws, job.calls_before),
+            by_rank=[
+                (tuple(share(exercise, case, rank) for case in job.cases),)
+                for rank in range(job.world_size)
+            ],
             timeout=(timeout or exercise.timeout) + _START_SECONDS * job.fresh,
             observe=exercise.observe,
             device="cpu",

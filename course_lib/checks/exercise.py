@@ -6,7 +6,7 @@ of what was observed, and runs where learner code never ran.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -17,7 +17,7 @@ from .contract import Contract
 
 @dataclass(frozen=True)
 class Case:
-    """One run of the answer: `data` holds plain values and tensors, the same on every rank.
+    """One run of the answer: `data` holds plain values and tensors, of all ranks together.
 
     label: what is run, as the learner reads it: "7 float32 values on 3 ranks".
     clue: the likely cause when the ranks fail in this very case ("" if it tests nothing special).
@@ -29,11 +29,24 @@ class Case:
     clue: str = ""
 
 
+def innermost(case: Case) -> list[Case]:
+    """The cases that a law has put into the data of one; the case itself if there are none."""
+    inside = [each for each in case.data.values() if isinstance(each, tuple)]
+    return [each for group in inside for each in group if isinstance(each, Case)] or [case]
+
+
+Own = Callable[[Any, Case, int], Any]
+"""own(value, case, rank): of an entry of a case's data, what a rank gets (`checks.shares`)."""
+
+
 @dataclass(frozen=True)
 class Breach:
-    """A law (`course_lib.checks.laws`) that an answer broke on one rank, in a sentence."""
+    """A law (`course_lib.checks.laws`) that an answer broke, in a sentence.
 
-    rank: int
+    rank: where; None if all of them together did.
+    """
+
+    rank: int | None
     sentence: str
 
 
@@ -85,6 +98,10 @@ class Exercise:
         ranks that raised or hang, forbidden operations and warnings are found before it.
     hints: from a nudge to what is nearly the answer; indented text, shown without its indent.
     passed: the property that was shown, for the line after passing: "every rank sends exactly ..."
+    own: which entries of a case's data are not for all ranks, and how they are cut up
+        (`course_lib.checks.shares`). `on_rank` finds the shape there, and only its own numbers.
+    groups: the groups of ranks that come up before the answer is known; `on_rank` gets them by
+        `group_of` (`course_lib.checks.groups`).
     contract: what is promised besides the values (`course_lib.checks.contract`).
     observe: how the ranks are watched; "memory" also records what lies in memory.
     timeout: seconds for one case.
@@ -97,6 +114,8 @@ class Exercise:
     judge: Callable[[Case, Observation], Finding | None]
     hints: tuple[str, str, str]
     passed: str
+    own: Mapping[str, Own] = field(default_factory=dict)
+    groups: Callable[[Case], list[list[int]]] = field(default=lambda case: [])
     contract: Contract = field(default_factory=Contract)
     observe: bool | str = True
     points: int = 1

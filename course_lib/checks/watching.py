@@ -15,6 +15,7 @@ from torch.profiler import record_function
 
 from course_lib.observe.frames import is_learners
 
+from . import groups
 from .exercise import Case, Exercise
 from .laws._law import Call, Law, Watch
 
@@ -38,11 +39,12 @@ class Unusable(Exception):
 def run_cases(
     exercise: Exercise,
     answer: Callable,
-    cases: Sequence[Case],
     laws: Sequence[Law],
-    calls_before: int = 0,
+    calls_before: int,
+    cases: Sequence[Case],
 ) -> list[Seen]:
     """Run the answer on all cases, one after the other in this process."""
+    groups.open_all(exercise, cases)  # an answer that counts finds no network to make its own in
     # Torch warns of names that it will change some day, on every rank, among what was printed.
     warnings.simplefilter("ignore", FutureWarning)
     if define := getattr(answer, "define", None):  # one that is still text, in a sandbox

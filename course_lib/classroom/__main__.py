@@ -171,7 +171,7 @@ def _grade(options) -> int:
 
     from .grading import grade
     from .grading.points import Deadline
-    from .grading.reports import write_reports
+    from .grading.reports import NOT_ISOLATED, write_reports
     from .grading.settings import Settings
 
     warnings.simplefilter("ignore")  # what Python has to say about the style of answers
@@ -203,7 +203,7 @@ def _grade(options) -> int:
         return 130
     write_reports(graded, options.out)
     if not graded.isolated:
-        print("note: this system gives answers no file system and network of their own")
+        print(NOT_ISOLATED)
     print(f"{len(graded.reports)} graded: {options.out / 'index.html'} ({progress.over()})")
     odd = sum(1 for report in graded.reports if report.odd or report.notes)
     if odd:

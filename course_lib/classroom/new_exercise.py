@@ -28,6 +28,7 @@ from course_lib.checks import compare, inputs, reference, traffic_limits
 from course_lib.checks.answers import plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import by_rank
 
 
 def _cases(rng: random.Random) -> list[Case]:
@@ -61,6 +62,7 @@ EXERCISE = Exercise(
     signature="{signature}",
     cases=_cases,
     on_rank=_on_rank,
+    own={{"inputs": by_rank}},
     judge=_judge,
     hints=(
         "A nudge.",

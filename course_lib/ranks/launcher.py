@@ -36,7 +36,7 @@ _RANK = "from course_lib.ranks import rank; sys.exit(rank.spawned())"
 
 
 def serve(
-    control: socket.socket, confine: Callable[..., None] | None = None, prelude: str = ""
+    control: socket.socket, confine: Callable[..., str] | None = None, prelude: str = ""
 ) -> None:
     """Take orders (one JSON object per line) until the kernel closes its end; then leave nothing.
 
@@ -90,7 +90,7 @@ class _Launcher:
         self,
         rank_module,
         own_fds: tuple[int, ...],
-        confine: Callable[..., None] | None,
+        confine: Callable[..., str] | None,
         prelude: str,
     ):
         self.rank_module = rank_module
@@ -141,7 +141,7 @@ class _Launcher:
             with contextlib.suppress(OSError):
                 os.setpgid(pid, pid)  # in both processes, so that neither can be too late
             return pid
-        status = 1
+        status, run_dir, again = 1, self._run_dir(folder), ""
         try:
             os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
@@ -151,15 +151,15 @@ class _Launcher:
             if self.confine:
                 os.closerange(3, tell)  # what is inherited is shared
                 os.closerange(tell + 1, _MOST_FILES)
-                self.confine(self._run_dir(folder), rank, lambda pid: _send(tell, pid))
+                again = self.confine(run_dir, rank, lambda pid: _send(tell, pid))
                 _send(tell, 0)  # nothing has gone wrong
                 os.close(tell)
             else:
                 die_with_parent()  # the launcher may be killed before it could clean up
             if fresh:
-                command = self._command(folder, rank)
+                command = self._command(folder, rank, again)
                 os.execve(command[0], command, self._environ(rank, fresh))
-            status = self.rank_module.main(folder, rank)
+            status = self.rank_module.main(run_dir, rank)
         except BaseException:
             traceback.print_exc()  # into the rank's own output, if it has come that far
         finally:
@@ -167,7 +167,7 @@ class _Launcher:
 
     def _spawn(self, folder: str, rank: int, fresh: bool) -> int:
         process = subprocess.Popen(
-            self._command(folder, rank),
+            self._command(folder, rank, ""),
             env=self._environ(rank, fresh),
             stdin=subprocess.DEVNULL,
             process_group=0,
@@ -175,8 +175,8 @@ class _Launcher:
         process.returncode = 0  # reaped here, by waitpid; Popen is not to wait for it as well
         return process.pid
 
-    def _command(self, folder: str, rank: int) -> list[str]:
-        code = f"import sys; {self.prelude}{_RANK}"
+    def _command(self, folder: str, rank: int, again: str) -> list[str]:
+        code = f"import sys; {self.prelude}{again}{_RANK}"
         return [sys.executable, "-c", code, folder, str(rank)]
 
     def _environ(self, rank: int, fresh: bool) -> dict[str, str]:

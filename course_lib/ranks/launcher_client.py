@@ -19,11 +19,12 @@ _SERVE = (
     "import socket, sys; from course_lib.ranks.launcher import serve; "
     "serve(socket.socket(fileno=int(sys.argv[1])))"
 )
-Confine = Callable[[RunDir, int, Callable[[int], None]], None]
+Confine = Callable[[RunDir, int, Callable[[int], None]], str]
 """Shuts a rank off: confine(run_dir, rank, tell).
 
 It may go on in a child, whose process id as the launcher knows it is then told; the process that
-called has to end itself."""
+called has to end itself. Returned are statements, each with a semicolon, by which a fresh Python in
+the place of this process knows that it is shut off."""
 
 _COURSE = Path(__file__).parents[2]
 

@@ -39,12 +39,11 @@ _LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 def spawned() -> int:
     """Entry of a rank that is a fresh Python: `python -c ... FOLDER RANK`."""
     die_with_parent()
-    return main(sys.argv[1], int(sys.argv[2]))
+    return main(RunDir(Path(sys.argv[1])), int(sys.argv[2]))
 
 
-def main(folder: str, rank: int) -> int:
-    """Run one rank of the job in `folder`; the exit status says only whether it delivered."""
-    run_dir = RunDir(Path(folder))
+def main(run_dir: RunDir, rank: int) -> int:
+    """Run one rank of the job in `run_dir`; the exit status says only whether it delivered."""
     try:
         return _live(run_dir, rank)
     except BaseException as problem:  # of our own work: a full disk, no descriptors left
@@ -133,6 +132,8 @@ def _work(run_dir: RunDir, job: dict, rank: int, patience: datetime.timedelta) -
     dist.barrier()
     progress.attach(run_dir, rank)
     function, args, kwargs = shipping.unpack(job["call"])
+    if (own := run_dir.of(rank, "arguments")).exists():
+        args += shipping.unpack(own.read_bytes())
     recorder = None
     if job["observe"]:
         journal = run_dir.of(rank, "journal")

@@ -10,7 +10,7 @@ import pickle
 import re
 import sys
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from . import capture, shipping, unsendable
@@ -83,6 +83,7 @@ def collect(
     args: tuple = (),
     kwargs: dict[str, Any] | None = None,
     *,
+    by_rank: Sequence[tuple] | None = None,
     timeout: float = 20.0,
     observe: bool | str = True,
     device: str = "auto",
@@ -91,6 +92,7 @@ def collect(
 ) -> RankResults:
     """`run_ranks` without showing anything.
 
+    by_rank: for each rank its own further arguments, after `args`; no other rank is sent them.
     fresh: ranks that are a Python of their own, as all are on a cluster. The others are forked from
         one process, and so agree on what differs between processes: the order of sets, `hash` of a
         text, addresses.
@@ -101,6 +103,7 @@ def collect(
         raise ValueError(f'start must be "forkserver" or "spawn", not {start!r}')
     devices = choose_devices(world_size, device)
     call = _pack_call(fn, args, kwargs or {})
+    own = [shipping.pack(each) for each in by_rank or ()]
     remarks = _large(call, fn, args, kwargs or {})
 
     with _one_at_a_time, told_briefly("the run was being prepared, or brought to its end."):
@@ -120,6 +123,8 @@ def collect(
                 "folder": os.getcwd(),
             }
             run_dir.job.write_bytes(pickle.dumps(job))
+            for rank, payload in enumerate(own):
+                run_dir.of(rank, "arguments").write_bytes(payload)
             watch = Watch(run_dir, running_launcher(), world_size, bool(observe))
             ranks = {"world_size": world_size, "start": start, "fresh": sorted(fresh)}
             watch.launcher.order("start", run_dir, **ranks)

@@ -65,13 +65,14 @@ class Watch:
 
     def __init__(self, run_dir: RunDir, launcher: Launcher, world_size: int, observed: bool):
         self.run_dir, self.launcher, self.observed = run_dir, launcher, observed
-        # Opened for reading and writing, so that it never looks closed between two writers.
-        self.pipe = os.open(run_dir.events, os.O_RDWR | os.O_NONBLOCK)
+        # By descriptor: whose events they are, None for those of the run, and a line's beginning.
+        self.pipes: dict[int, tuple[int | None, bytes]] = {_opened(run_dir.events): (None, b"")}
+        for rank in range(world_size):
+            self.pipes[_opened(run_dir.of(rank, "events"))] = rank, b""
         self.outcome = Outcome(world_size)
         self.pids: dict[int, int] = {}
         self.bar = Bar(world_size)
         self.ended = False
-        self._pending = b""
         # Since when nothing moved: the moment, each rank's journal and processor time at it.
         self._still_since: tuple[float, list[int], list[float]] = (time.monotonic(), [], [])
         # Since when no journal grew, whatever the processors do; None once this was looked into.
@@ -131,22 +132,27 @@ class Watch:
                 while not self.ended and self.launcher.alive and time.monotonic() < deadline:
                     self._receive(_TICK)
         finally:
-            os.close(self.pipe)
+            for pipe in self.pipes:
+                os.close(pipe)
 
     def _receive(self, patience: float) -> None:
-        sources: list[socket.socket | int] = [self.pipe, self.launcher.control]
+        sources: list[socket.socket | int] = [*self.pipes, self.launcher.control]
         ready, _, _ = select.select(sources, [], [], max(0.0, patience))
         if self.launcher.control in ready and not self.launcher.alive:
             raise LauncherEnded(
                 f"the process that starts the ranks has ended: {self.launcher.last_words}"
             )
-        if self.pipe not in ready:
-            return
-        *lines, self._pending = (self._pending + os.read(self.pipe, 65536)).split(b"\n")
-        for line in lines:
-            self._note(**json.loads(line))
+        for pipe in self.pipes.keys() & set(ready):
+            rank, pending = self.pipes[pipe]
+            *lines, pending = (pending + os.read(pipe, 65536)).split(b"\n")
+            self.pipes[pipe] = rank, pending
+            for line in lines:
+                if rank is None:
+                    self.ended |= json.loads(line)["kind"] == "ended"
+                else:
+                    self._note(rank, **json.loads(line))
 
-    def _note(self, kind: str, rank: int = -1, **details: Any) -> None:
+    def _note(self, rank: int, kind: str, **details: Any) -> None:
         if kind == "started":
             self.pids[rank] = details["pid"]
         elif kind in ("result", "failure"):
@@ -158,8 +164,6 @@ class Watch:
             self.outcome.broken[rank] = details["why"]
         elif kind == "step":
             self.bar.update(rank, details["done"], details["total"])
-        elif kind == "ended":
-            self.ended = True
 
     def _deadlocked(self) -> bool:
         """Whether every unfinished rank waits in a communication, and nothing moves."""
@@ -213,6 +217,11 @@ class Watch:
                 self.outcome.flooded = rank
                 return True
         return False
+
+
+def _opened(pipe: os.PathLike) -> int:
+    """For reading and writing, so that it never looks closed between two writers."""
+    return os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
 
 
 def _size(path: os.PathLike) -> int:

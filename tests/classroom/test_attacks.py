@@ -1,9 +1,11 @@
 """Answers that get their numbers past the messages that count, or forge what is counted: 0 points.
 
-Each is put to the grader as it is. Those of `PAST` know the other rank's tensor from somewhere else
-and send something of the right size for the sake of the count; `HIDDEN` move data by operations
-that they hide; `FORGED` write the record or the result themselves; `GUESSED` look for the inputs
-or the results; `WORN` go near a limit for a long time. `test_hostile.py` has those that harm.
+Each is put to the grader as it is. Those of `PAST` and of `covert_channels` have the other rank's
+tensor from somewhere else, send what depends on their own for the sake of the count, and take out
+of the result again what comes of it, so that all is well if the tensor came; `UNRECORDED` move
+it by operations that they hide; `FORGED` write the record or the result themselves; `GUESSED` look
+for the inputs or the results; `WORN` go near a limit for a long time. `test_hostile.py` has those
+that harm.
 """
 
 import concurrent.futures
@@ -21,6 +23,7 @@ from course_lib.checks.sandbox.isolation import Limits
 from course_lib.checks.sandbox.program import Piece, Program
 from course_lib.checks.verdict import Verdict
 from tests.classroom import tiny
+from tests.classroom.covert_channels import CHANNELS
 
 # An answer to `exchange` that sends zeros, and asks `past(tensor, other)` for the other's tensor.
 JUNK = """
@@ -37,6 +40,18 @@ def exchange(tensor):
 ADDED = JUNK.replace("return theirs", "return theirs + junk")
 # The same, which ends where the junk is not what it sent.
 RAISING = JUNK.replace("return theirs", "assert not junk.any()\n    return theirs")
+# The same, with what says something of its own tensor, and is taken out of the result again. No
+# law of the messages can tell it from an honest answer: what it knows, it must not be able to know.
+CANCELLED = """
+def exchange(tensor):
+    me, other = dist.get_rank(), 1 - dist.get_rank()
+    theirs = past(tensor, me, other)
+    heard = torch.empty_like(tensor)
+    sending = dist.isend(torch.floor(tensor * 1000), dst=other)
+    dist.recv(heard, src=other)
+    sending.wait()
+    return theirs + (heard - torch.floor(theirs * 1000))
+"""
 # One that needs no junk: what it does is hidden from the count.
 DIRECT = """
 def exchange(tensor):
@@ -57,6 +72,7 @@ def until(look, seconds=1.0):
         time.sleep(0.01)
     raise TimeoutError("nobody there")
 """
+WAYS = {"junk": JUNK, "added": ADDED, "raising": RAISING, "cancelled": CANCELLED, "direct": DIRECT}
 BY_FILE = """
 import os, torch
 def past(tensor, me, other):
@@ -187,7 +203,7 @@ FIFO = BY_FILE.replace("torch.save(tensor", "os.mkfifo('/dev/shm/f'); torch.save
 EVENTS = """
 import glob, os
 def past(tensor, me, other):
-    pipe = os.open(glob.glob("/dev/shm/*/events")[0], os.O_RDWR | os.O_NONBLOCK)
+    pipe = os.open(glob.glob("/ranks/*/*/events")[0], os.O_RDWR | os.O_NONBLOCK)
     os.write(pipe, b"%d %f\\n" % (me, tensor.item()))
     def look():
         for line in os.read(pipe, 4096).splitlines():
@@ -221,10 +237,62 @@ import glob, pickle, cloudpickle
 def past(tensor, me, other):
     job = pickle.loads(open(glob.glob("/dev/shm/*/job")[0], "rb").read())
     call = cloudpickle.loads(job["call"])
-    for case in call[1][2]:
+    for case in call[1][-1]:
         for each in case.data.get("both", (case,)):
             if torch.equal(each.data["x"][me], tensor):
                 return each.data["x"][other].clone()
+    raise LookupError("not here")
+"""
+THREADS_FRAMES = FRAMES.replace(
+    "frame = sys._getframe()", "frame = list(sys._current_frames().values())[-1]"
+)
+CASES = """
+import gc
+def past(tensor, me, other):
+    for value in gc.get_objects():
+        data = getattr(value, "data", None)
+        if type(value).__name__ == "Case" and isinstance(data, dict) and "x" in data:
+            if data["x"][other] is not None:
+                return data["x"][other].clone()
+    raise LookupError("not here")
+"""
+PICKLES = """
+import re, struct
+def past(tensor, me, other):
+    mine = struct.pack("f", tensor.item())
+    with open("/proc/self/mem", "rb", 0) as memory:
+        for line in open("/proc/self/maps"):
+            if " rw" not in line or "[v" in line: continue
+            begin, end = (int(part, 16) for part in line.split()[0].split("-"))
+            memory.seek(begin)
+            held = memory.read(end - begin)
+            for found in re.finditer(re.escape(mine), held):
+                before = held[found.start() - 12:found.start()]
+                near = held[max(0, found.start() - 4000):found.start() + 4000]
+                for prefix in re.finditer(re.escape(before), near):
+                    theirs = near[prefix.end():prefix.end() + 4]
+                    if len(set(before)) > 4 and theirs != mine and len(theirs) == 4:
+                        value, = struct.unpack("f", theirs)
+                        if 0 < value < 1: return torch.tensor([value])
+    raise LookupError("not here")
+"""
+PARENT = """
+import os
+def past(tensor, me, other):
+    for place in (f"/proc/{os.getppid()}", "/proc/1", "/proc/2"):
+        for name in ("mem", "maps", "root", "fd/3"):
+            if f"/proc/{os.getpid()}" != place:
+                open(f"{place}/{name}", "rb").read(1)
+    raise LookupError("it would be there")
+"""
+ARGUMENTS = """
+import glob, cloudpickle
+def past(tensor, me, other):
+    for file in glob.glob("/ranks/*/*/arguments"):
+        for case in cloudpickle.loads(open(file, "rb").read())[0]:
+            for each in case.data.get("both", (case,)):
+                if each.data["x"][other] is not None:
+                    return each.data["x"][other].clone()
     raise LookupError("not here")
 """
 UNSEEN = """
@@ -299,26 +367,17 @@ PAST = {
     "the event pipe": EVENTS,
     "frames": FRAMES,
     "garbage collector": GARBAGE,
+    "frames of all threads": THREADS_FRAMES,
+    "cases": CASES,
+    "pickles in its memory": PICKLES,
+    "its parents": PARENT,
     "the job's file": JOB,
-    "modes put aside": UNSEEN,
-    "the backend itself": BACKEND,
+    "the arguments' files": ARGUMENTS,
     "a group of its own": OWN_GROUP,
-    "a thread": THREAD,
     "a store of its own": TCP_STORE,
     "remote calls": RPC,
 }
-# What is added to a result that came from elsewhere, or ends the run where it was changed.
-CLEVER = (
-    "tcp",
-    "the group's store",
-    "udp",
-    "frames",
-    "garbage collector",
-    "the job's file",
-    "the backend itself",
-)
-# What ranks share, as TEACHING.md states it: by these the other's tensor does come.
-SHARED_BY_RANKS = ("frames", "the job's file", "the group's store", "tcp", "udp")
+UNRECORDED = {"modes put aside": UNSEEN, "the backend itself": BACKEND, "a thread": THREAD}
 
 WRITTEN = (
     BACKEND
@@ -356,9 +415,6 @@ def past(tensor, me, other):
 """
 FORGED = {
     "messages that never were": WRITTEN,
-    "hooks put aside": UNHOOKED + DIRECT,
-    "hooks put aside, junk sent": UNHOOKED + JUNK,
-    "hooks put aside, junk added": UNHOOKED + ADDED,
     "a recorder that notes nothing": DIRECT
     + BACKEND
     + "\nfrom course_lib.observe import recorder\nrecorder.Recorder._communicate = lambda *_: None",
@@ -367,7 +423,7 @@ FORGED = {
     + """
 import glob
 def write(me):
-    journal = glob.glob(f"/dev/shm/*/{me}/journal")[0]
+    journal = glob.glob(f"/ranks/{me}/*/journal")[0]
     send = f'["issue",0,"send",0,{1 - me},0,4,[[1]],"float32",null,true,false,1.0,[],[],null]'
     open(journal, "a").write('["group",0,"0",[0,1]]\\n' + send + "\\n")
 was = exchange
@@ -378,7 +434,7 @@ def exchange(tensor):
 import glob, os
 def exchange(tensor):
     me = dist.get_rank()
-    folder = glob.glob(f"/dev/shm/*/{me}")[0]
+    folder = glob.glob(f"/ranks/{me}/*")[0]
     open(f"{folder}/result", "wb").write(b"\\0\\0\\0\\1" + b"1")
     os.rename(f"{folder}/result", f"{folder}/failure")
     return tensor
@@ -387,7 +443,7 @@ def exchange(tensor):
 import glob, os
 def exchange(tensor):
     me = dist.get_rank()
-    folder = glob.glob(f"/dev/shm/*/{me}")[0]
+    folder = glob.glob(f"/ranks/{me}/*")[0]
     os.symlink(f"../{1 - me}/result", f"{folder}/result")
     os.chmod(folder, 0o500)
     return tensor
@@ -395,26 +451,26 @@ def exchange(tensor):
     "a result that is a folder": """
 import glob, os
 def exchange(tensor):
-    os.mkdir(glob.glob(f"/dev/shm/*/{dist.get_rank()}")[0] + "/result")
+    os.mkdir(glob.glob(f"/ranks/{dist.get_rank()}/*")[0] + "/result")
     return tensor
 """,
     "a result that is a pipe": """
 import glob, os
 def exchange(tensor):
-    os.mkfifo(glob.glob(f"/dev/shm/*/{dist.get_rank()}")[0] + "/result")
+    os.mkfifo(glob.glob(f"/ranks/{dist.get_rank()}/*")[0] + "/result")
     return tensor
 """,
     "a journal without end": """
 import glob
 def exchange(tensor):
-    journal = open(glob.glob(f"/dev/shm/*/{dist.get_rank()}/journal")[0], "a")
+    journal = open(glob.glob(f"/ranks/{dist.get_rank()}/*/journal")[0], "a")
     journal.write("[" * 100_000 + "\\n"); journal.flush()
     return tensor
 """,
     "a journal of other ranks": """
 import glob
 def exchange(tensor):
-    journal = open(glob.glob(f"/dev/shm/*/{dist.get_rank()}/journal")[0], "a")
+    journal = open(glob.glob(f"/ranks/{dist.get_rank()}/*/journal")[0], "a")
     journal.write('["rank",3,1000000000,1000000000]\\n'); journal.flush()
     return tensor
 """,
@@ -423,7 +479,7 @@ import glob
 def exchange(tensor):
     ended, early = '{"kind": "ended"}', '{"kind": "result", "rank": 1}'
     for line in (ended, early, "no json", "[]", '{"kind":5}'):
-        open(glob.glob("/dev/shm/*/events")[0], "w").write(line + "\\n")
+        open(glob.glob("/ranks/*/*/events")[0], "w").write(line + "\\n")
     return tensor
 """,
     "results in the transport's format": """
@@ -501,6 +557,7 @@ def exchange(tensor):
     "the judge": """
 def exchange(tensor):
     from tests.classroom import tiny
+from tests.classroom.covert_channels import CHANNELS
     return tensor
 """,
     "a copy of the library": """
@@ -559,11 +616,13 @@ def exchange(tensor):
 """,
 }
 ATTACKS = {
-    **{f"past: {name}": WAIT + code + JUNK for name, code in PAST.items()},
-    **{f"past, added: {name}": WAIT + PAST[name] + ADDED for name in CLEVER},
-    **{f"past, raising: {name}": WAIT + PAST[name] + RAISING for name in CLEVER},
-    **{f"hidden: {name}": WAIT + PAST[name] + DIRECT for name in ("modes put aside", "a thread")},
-    **{f"shared: {name}": WAIT + PAST[name] + DIRECT for name in SHARED_BY_RANKS},
+    **{f"past: {name}": WAIT + code + CANCELLED for name, code in PAST.items()},
+    **{f"covert: {name}": code + CANCELLED for name, code in CHANNELS.items()},
+    **{
+        f"unrecorded, {way}: {name}": code + answer
+        for name, code in (UNRECORDED | {"hooks put aside": UNHOOKED}).items()
+        for way, answer in WAYS.items()
+    },
     **{f"forged: {name}": code for name, code in FORGED.items()},
     **{f"odd: {name}": code for name, code in ODD_VALUES.items()},
     **{f"guessed: {name}": code for name, code in GUESSED.items()},
@@ -612,12 +671,11 @@ def test_nothing_is_gained_and_a_reason_is_given(verdicts, name):
     assert len(str(verdict).splitlines()) > 1
 
 
-@pytest.mark.parametrize("name", SHARED_BY_RANKS)
-def test_what_ranks_share_is_what_the_guide_says(verdicts, name):
-    """The result is right, so nothing but the count gives it away."""
-    assert "the result is right, but this rank sent too few messages" in " ".join(
-        str(verdicts[f"shared: {name}"]).split()
-    )
+@pytest.mark.parametrize("name", ["the backend itself", "hooks put aside"])
+def test_what_nobody_recorded_is_counted_all_the_same(verdicts, name):
+    """The result is right, and its messages matter: nothing but the count at the wall tells."""
+    verdict = verdicts[f"unrecorded, cancelled: {name}"]
+    assert "bytes crossed between your ranks" in " ".join(str(verdict).split())
 
 
 def test_the_honest_answer_passes_after_them(verdicts):

@@ -1,11 +1,17 @@
 """Grading a batch: it goes on where it stopped, leaves nothing behind, and says what it found."""
 
+import contextlib
+import errno
+import itertools
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -162,6 +168,81 @@ def wait_for(condition, seconds: float) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Verdicts that cost nothing, each noted in a file before it is kept."""
+    grader = SimpleNamespace(isolated=True, close=lambda: None)
+    monkeypatch.setattr(batch, "Grader", lambda *_: contextlib.nullcontext(grader))
+
+    def use(log: Path) -> None:
+        def run_once(self, exercise, needed):
+            with log.open("a") as file:
+                file.write(f"{needed.program.pieces[-1].source!r}\n")
+            return Verdict(exercise, [])
+
+        monkeypatch.setattr(batch._Batch, "_run", run_once)
+
+    return use
+
+
+def killed(path: Path) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def out_of_space(path: Path) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+
+def that_ends(folder: Path, after: int, ended):
+    """A `Path.write_text` that goes well so often in this folder; of the next it does half."""
+    write_text, left = Path.write_text, itertools.count(after, -1)
+
+    def write(path, text, **how):
+        if path.parent != folder or next(left) > 0:
+            return write_text(path, text, **how)
+        write_text(path, text[: len(text) // 2], **how)
+        return ended(path)
+
+    return write
+
+
+@pytest.mark.parametrize("ended", [killed, out_of_space])
+def test_ended_at_any_write_nothing_is_lost_and_no_verdict_taken_twice(
+    course, hand_in, quick, tmp_path, monkeypatch, ended
+):
+    """Every start gets by a few writes further than the one before."""
+    for number in range(4):
+        hand_in(f"student {number}", double=f"def double(x):\n    return x + x + {number}")
+    log = tmp_path / "log"
+    quick(log)
+    kept = tmp_path / "report" / "verdicts"
+    for start in range(40):
+        had = {file.name: file.read_bytes() for file in kept.glob("*.json")}
+        process = os.fork()
+        if not process:
+            monkeypatch.setattr(Path, "write_text", that_ends(kept, start % 3 + 1, ended))
+            try:
+                run(course, tmp_path, jobs=2)
+            except OSError:
+                os._exit(1)
+            os._exit(0)
+        over = os.waitpid(process, 0)[1] == 0
+        now = {file.name: file.read_bytes() for file in kept.glob("*.json")}
+        assert had.items() <= now.items()
+        assert all(json.loads(text)["status"] == PASSED for text in now.values())
+        if over:
+            break
+    assert over
+    assert len(now) == 4
+    # Taken again is only what could not be kept: with two jobs, two a start at most.
+    taken = Counter(log.read_text().splitlines())
+    assert len(taken) == 4
+    assert taken.total() <= 4 + 2 * start
+    quick(tmp_path / "second log")
+    assert [report.points for report in run(course, tmp_path).reports] == [1] * 4
+    assert not (tmp_path / "second log").exists()
 
 
 def test_points_lessons_and_versions(one_grader, course, hand_in, tmp_path):

@@ -8,6 +8,7 @@ import http.server
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -16,12 +17,13 @@ from course_lib.checks.examining import examine_briefly
 from course_lib.checks.sandbox import grading
 from course_lib.checks.sandbox.isolation import Limits, hidden_from_others
 from course_lib.checks.verdict import Verdict
-from course_lib.classroom.grading.batch import grade
+from course_lib.classroom.grading.batch import Graded, grade
 from course_lib.classroom.grading.points import FAILED
 from course_lib.classroom.grading.reports import write_reports
 from course_lib.classroom.grading.settings import Settings
 from course_lib.classroom.release import untouched
 from tests.classroom import tiny
+from tests.classroom.readable_python import with_readable_python
 
 TOKEN = "a-token-of-the-teacher"
 # {root}: the course with its solutions. {out}: the report. {outside}: a folder anybody may write
@@ -107,6 +109,16 @@ def double(x):
     kept = []
     while True:
         kept.append(bytearray(2**25))""",
+    "takes all memory in many processes": """
+import os, time
+def double(x):
+    for _ in range(12):
+        if os.fork() == 0:
+            kept = bytearray(2**27)
+            for place in range(0, 2**27, 4096):
+                kept[place] = 1
+            time.sleep(60)
+    time.sleep(60)""",
     "never returns": "def double(x):\n    while True:\n        pass",
     "never defines": "while True:\n    pass",
     "swallows every exception": """
@@ -212,10 +224,19 @@ class _Server(http.server.BaseHTTPRequestHandler):
 @pytest.fixture(scope="module", params=[True, False], ids=["sandbox", "limits only"])
 def batch(request, tmp_path_factory):
     """All of them graded; (reports by name, places). Without namespaces, those for limits."""
-    isolated = request.param
-    if not isolated and os.geteuid() == 0 and hidden_from_others():
-        pytest.skip("the users of runs cannot read this Python")
-    folder = tmp_path_factory.mktemp("hostile")
+    folder, isolated = tmp_path_factory.mktemp("hostile"), request.param
+
+    def work() -> tuple[Graded, dict[str, Any]]:
+        return _graded(folder, isolated)
+
+    hidden = not isolated and os.geteuid() == 0 and hidden_from_others()
+    graded, places = with_readable_python(work) if hidden else work()
+    if isolated and not graded.isolated:
+        pytest.skip("this system has no namespaces to give")
+    return {report.student: report for report in graded.reports}, places
+
+
+def _graded(folder: Path, isolated: bool) -> tuple[Graded, dict[str, Any]]:
     course = tiny.write_course(folder / "course")
     out, outside = folder / "report", folder / "outside"
     outside.mkdir(mode=0o777)
@@ -246,9 +267,7 @@ def batch(request, tmp_path_factory):
     del os.environ["TEACHERS_TOKEN"]
     server.shutdown()
     server.server_close()
-    if isolated and not graded.isolated:
-        pytest.skip("this system has no namespaces to give")
-    return {report.student: report for report in graded.reports}, places
+    return graded, places
 
 
 def _is_honest(verdict: Verdict) -> bool:
@@ -320,6 +339,7 @@ def test_reports_show_no_secret_and_no_page_of_theirs(batch):
         ("leaves as if all were well", "exit code 0"),
         ("takes all memory", "MemoryError"),
         ("takes all memory slowly", "emory"),
+        ("takes all memory in many processes", "took more memory than it may"),
         ("fills the disk", "OSError"),
         ("never returns", "had not finished after 3 s"),
         ("never defines", "did not finish in time"),

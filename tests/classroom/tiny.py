@@ -12,6 +12,7 @@ import torch.distributed as dist
 from course_lib.checks import traffic_limits
 from course_lib.checks.answers import plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import by_rank
 from course_lib.classroom import Course, read_lesson
 from course_lib.classroom.notebooks import solution_notebook, student_notebook
 
@@ -113,7 +114,7 @@ def _exchanged(case: Case, observation: Observation) -> Finding | None:
     return None
 
 
-def _exercise(name: str, signature: str, cases, on_rank, judge, points: int) -> Exercise:
+def _exercise(name: str, signature: str, cases, on_rank, judge, points: int, **more) -> Exercise:
     return Exercise(
         module=f"nb01_tiny.{name}",
         signature=signature,
@@ -124,6 +125,7 @@ def _exercise(name: str, signature: str, cases, on_rank, judge, points: int) -> 
         passed="it does",
         points=points,
         timeout=3.0,
+        **more,
     )
 
 
@@ -132,7 +134,7 @@ EXERCISES = {
     for exercise in (
         _exercise("double", "(x)", _numbers, _call, _times(2), 1),
         _exercise("quadruple", "(x)", _numbers, _call, _times(4), 2),
-        _exercise("exchange", "(tensor)", _tensors, _exchange, _exchanged, 4),
+        _exercise("exchange", "(tensor)", _tensors, _exchange, _exchanged, 4, own={"x": by_rank}),
     )
 }
 ANSWERS = {

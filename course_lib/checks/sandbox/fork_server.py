@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.ranks import launcher_client, prctl
+from course_lib.ranks.rundir import RunDir
 
 from . import confinement, isolation, sandboxed_run, transport
 from .isolation import Sandbox
@@ -38,24 +39,26 @@ _TICK = 0.2
 
 @dataclass(frozen=True)
 class Order:
-    """One run: the sandbox, the copy of the library to import from, a folder, a pickled `Task`."""
+    """One run: the sandbox, the copy of the library to import from, a folder.
+
+    What is to be run is in none of the processes that ranks are forked from: it comes as a file.
+    """
 
     sandbox: Sandbox
     library: str
     folder: str
-    task: bytes
 
 
 def send_order(
-    control: socket.socket, order: Order, results: int, cancel_fd: int, fate: int
+    control: socket.socket, order: Order, results: int, cancel_fd: int, fate: int, task: int
 ) -> None:
     """Ask the fork server at the other end of `control` for a run; it gets copies of the pipes.
 
     results: written by the sandboxed run; cancel_fd: the run is ended when its other end is closed;
-    fate: written by the supervisor at the end, one line of JSON.
+    fate: written by the supervisor at the end, one line of JSON; task: the file of the `Task`.
     """
     body = pickle.dumps(order)
-    socket.send_fds(control, [len(body).to_bytes(8, "big")], [results, cancel_fd, fate])
+    socket.send_fds(control, [len(body).to_bytes(8, "big")], [results, cancel_fd, fate, task])
     control.sendall(body)
 
 
@@ -70,7 +73,7 @@ def serve(control: socket.socket) -> None:
     control.sendall(READY if isolation.available() else READY_WITHOUT_NAMESPACES)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors are reaped by the system
     while True:
-        head, pipes, _, _ = socket.recv_fds(control, 8, 3)
+        head, pipes, _, _ = socket.recv_fds(control, 8, 4)
         if not head:
             return
         body = bytearray()
@@ -90,10 +93,11 @@ def serve(control: socket.socket) -> None:
             os.close(pipe)
 
 
-def _supervise(order: Order, results: int, cancel_fd: int, fate: int) -> None:
+def _supervise(order: Order, results: int, cancel_fd: int, fate: int, task: int) -> None:
     """Start the run, and outlive it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
+    processes = _Processes()
     if order.sandbox.namespaces:
         isolation.leave_namespaces()
     else:
@@ -101,37 +105,41 @@ def _supervise(order: Order, results: int, cancel_fd: int, fate: int) -> None:
     alive, held = os.pipe()  # `held` is closed when the child has ended, and not before
     child = os.fork()
     if not child:
+        processes.close()
         os.close(cancel_fd)
         os.close(alive)
-        _enter(order, results, fate, held)
+        _enter(order, results, fate, task, held)
     os.close(results)
+    os.close(task)
     os.close(held)
-    reason, status = _watch(child, alive, cancel_fd, order)
+    reason, status = _watch(child, alive, cancel_fd, order, processes)
     if status is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         status = os.waitpid(child, 0)[1]
-    _kill_all_others()
+    _kill_all(processes)
     _tell(fate, reason, os.waitstatus_to_exitcode(status))
 
 
-def _watch(child: int, alive: int, cancel_fd: int, order: Order) -> tuple[str, int | None]:
+def _watch(
+    child: int, alive: int, cancel_fd: int, order: Order, processes: "_Processes"
+) -> tuple[str, int | None]:
     """Why the run is over, and the status of the child if it has ended by itself."""
-    shared = _memory_of(os.getpid())  # what each process of the run has from the fork server
+    shared = processes.memory(os.getpid())  # what each one of the run has from the fork server
     while True:
         ready, _, _ = select.select([cancel_fd, alive], [], [], _TICK)
         if alive in ready:
             return "ended", os.waitpid(child, 0)[1]
         if cancel_fd in ready:
             return "stopped", None
-        used = sum(max(0, _memory_of(pid) - shared) for pid in _descendants(os.getpid()))
+        used = sum(max(0, processes.memory(pid) - shared) for pid in processes.below(os.getpid()))
         if used > order.sandbox.limits.memory:
             return "memory", None
         if not order.sandbox.namespaces and _size_of(order.folder) > order.sandbox.limits.disk:
             return "disk", None
 
 
-def _enter(order: Order, results: int, fate: int, held: int) -> None:
+def _enter(order: Order, results: int, fate: int, task: int, held: int) -> None:
     """In the first process: enter the sandbox, fork the run, wait for it, and never return.
 
     The end of the first process of a namespace is the end of all others in it.
@@ -142,15 +150,17 @@ def _enter(order: Order, results: int, fate: int, held: int) -> None:
         run_pid = os.fork()
         if run_pid:
             os.close(results)
+            os.close(task)
             code = os.waitstatus_to_exitcode(os.waitpid(run_pid, 0)[1])
             code = code if code >= 0 else 128 - code
         else:
             os.close(held)
             transport.carry_results()
-            launcher_client.fork_launcher(
-                results, fate, confine=_confine(order.sandbox), prelude=_prelude(order.library)
-            )
-            sandboxed_run.run(order.task, results)
+            if order.sandbox.namespaces:
+                RunDir.use_places(isolation.RANKS, isolation.PLACES)
+            confine, prelude = _confine(order.sandbox), _prelude(order.library)
+            launcher_client.fork_launcher(results, fate, task, confine=confine, prelude=prelude)
+            sandboxed_run.run(task, results)
             code = 0
     except BaseException:  # of our own code: answers run in the ranks, and nowhere else
         with contextlib.suppress(OSError):
@@ -198,10 +208,10 @@ def _use_library(library: str) -> None:
     importlib.invalidate_caches()
 
 
-def _kill_all_others() -> None:
+def _kill_all(processes: "_Processes") -> None:
     """Without a namespace, what the run has left is now this process's own, and is killed."""
     for _ in range(100):
-        left = _descendants(os.getpid())
+        left = processes.below(os.getpid())
         if not left:
             return
         for pid in left:
@@ -212,30 +222,50 @@ def _kill_all_others() -> None:
                 pass
 
 
-def _descendants(pid: int) -> list[int]:
-    found, new = [], [pid]
-    while new:
-        children = [child for parent in new for child in _children(parent)]
-        found += children
-        new = children
-    return found
+class _Processes:
+    """The machine's processes by their numbers here.
 
+    A supervisor ends up with the file system of its run, where /proc knows only those inside, by
+    other numbers. So this keeps the one that was there before.
+    """
 
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            children += map(int, task.read_text().split())
-    return children
+    def __init__(self) -> None:
+        self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
 
+    def close(self) -> None:
+        os.close(self._proc)
 
-def _memory_of(pid: int) -> int:
-    """Bytes that belong to this process only, or are shared memory."""
-    with contextlib.suppress(OSError):
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    def below(self, pid: int) -> list[int]:
+        """All that descend from a process."""
+        found, new = [], [pid]
+        while new:
+            new = [child for parent in new for child in self._children(parent)]
+            found += new
+        return found
+
+    def memory(self, pid: int) -> int:
+        """Bytes that belong to this process only, or are shared memory."""
+        lines = self._read(f"{pid}/status").splitlines()
         sizes = [line.split()[1] for line in lines if line.startswith(("RssAnon", "RssShmem"))]
         return sum(map(int, sizes)) * 1024
-    return 0
+
+    def _children(self, pid: int) -> list[int]:
+        with contextlib.suppress(OSError):
+            tasks = os.open(f"{pid}/task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._proc)
+            try:
+                threads = os.listdir(tasks)
+            finally:
+                os.close(tasks)
+            texts = [self._read(f"{pid}/task/{thread}/children") for thread in threads]
+            return [int(child) for text in texts for child in text.split()]
+        return []
+
+    def _read(self, name: str) -> str:
+        with contextlib.suppress(OSError):
+            file = os.open(name, os.O_RDONLY, dir_fd=self._proc)
+            with open(file, encoding="utf-8") as text:
+                return text.read()
+        return ""
 
 
 def _size_of(folder: str) -> int:

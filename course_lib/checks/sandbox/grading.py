@@ -19,6 +19,7 @@ import time
 import types
 from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from course_lib.checks import hashes, registry
 from course_lib.checks.collecting import Job, Outcome, Trouble
@@ -27,7 +28,7 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.verdict import Verdict
 from course_lib.ranks import shipping
 
-from . import fork_server, transport
+from . import fork_server, transport, wall
 from .isolation import Limits, Sandbox, hidden_from_others
 from .library import modules_of_every_run, write_library
 from .names import CHECKS
@@ -148,7 +149,7 @@ class Grader:
         """One outcome for each job, until one is a trouble; then there are no more."""
         folder = tempfile.mkdtemp(prefix="run-", dir=self._folder)
         sandbox = Sandbox((str(library),), user, self.isolated, self._limits)
-        order = fork_server.Order(sandbox, str(library), folder, _packed(exercise, program, jobs))
+        order = fork_server.Order(sandbox, str(library), folder)
         results, theirs = os.pipe()
         cancelled, cancel_fd = os.pipe()
         fate, fate_end = os.pipe()
@@ -156,18 +157,21 @@ class Grader:
         try:
             with self._lock:
                 self._cancel_fds.add(cancel_fd)
-                fork_server.send_order(self._control, order, theirs, cancelled, fate_end)
+                with _file_of(_packed(exercise, program, jobs)) as task:
+                    ends = (theirs, cancelled, fate_end, task.fileno())
+                    fork_server.send_order(self._control, order, *ends)
             for end in (theirs, cancelled, fate_end):
                 os.close(end)
             if messages.next(_DEFINE_SECONDS) != DEFINED:
                 what = messages.why or "what it sent cannot be read"
                 yield Outcome(trouble=Trouble("signature", f"its cell {what}"))
                 return
-            for _ in jobs:
+            for job in jobs:
                 message = messages.next(exercise.timeout + _MORE_SECONDS)
                 if self._closed:
                     raise RuntimeError("the grader was closed during a run")
-                yield _read(message, messages.why)
+                outcome = _read(message, messages.why)
+                yield wall.compared(job, outcome) if self.isolated else outcome
         finally:
             with self._lock:
                 if cancel_fd in self._cancel_fds:
@@ -175,6 +179,14 @@ class Grader:
                     os.close(cancel_fd)
             messages.drain(_PATIENCE)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _file_of(task: bytes) -> BinaryIO:
+    """An open file without a name: ranks are forked from who gets it, before it is read."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever asked
+    file.write(task)
+    file.seek(0)
+    return file
 
 
 def _may_have_a_share(verdict: Verdict) -> bool:

@@ -37,6 +37,8 @@ _DEVICES = ("null", "zero", "full", "random", "urandom")
 _SYSTEM = ("/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin")
 _LOADER = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime")
 WORK = "/sandbox"  # the folder that can be written to, inside
+RANKS, PLACES = "/ranks", 16  # folders for what ranks leave, and how many there are
+SHARES = 8  # of the space for files, a rank has one in each place that it can write to
 
 
 @dataclass(frozen=True)
@@ -171,15 +173,19 @@ def _new_root(sandbox: Sandbox) -> None:
         else:
             target.touch()
         _mount(f"/proc/self/fd/{fd}", str(target), None, _BIND | _REC)
-        if not path.startswith("/dev/"):
-            _mount(None, str(target), None, _BIND | _REMOUNT | _RDONLY | _flags(target))
+        # A device is written to nevertheless; what cannot be written are its times.
+        _mount(None, str(target), None, _BIND | _REMOUNT | _RDONLY | _flags(target))
     for fd in held.values():
         os.close(fd)
     real_root = os.geteuid() == 0 and _is_real_root()
     owner = f"uid={sandbox.user},gid={sandbox.user}," if real_root else ""
     size = f"{owner}size={sandbox.limits.disk},mode=700,nr_inodes=20000"
-    for folder in ("/proc", "/dev/shm", WORK, "/old"):
+    own = f"{owner}size={sandbox.limits.disk // SHARES},mode=700,nr_inodes=4000"
+    places = [f"{RANKS}/{number}" for number in range(PLACES)]
+    for folder in ("/proc", "/dev/shm", WORK, "/old", *places):
         Path(f"{root}{folder}").mkdir(parents=True)
+    for place in places:  # each on a disk of its own: how full that is tells nobody else anything
+        _mount("tmpfs", f"{root}{place}", "tmpfs", _NOSUID | _NODEV | _NOSYMFOLLOW, own)
     _mount("proc", f"{root}/proc", "proc", _NOSUID | _NODEV)
     _mount("tmpfs", f"{root}{WORK}", "tmpfs", _NOSUID | _NODEV, size)
     _mount("tmpfs", f"{root}/dev/shm", "tmpfs", _NOSUID | _NODEV | _NOSYMFOLLOW, size)
@@ -259,8 +265,11 @@ def mount_tmpfs(folder: Path, options: str) -> None:
 
 
 def mount_proc() -> None:
-    """/proc of this process's own namespace."""
-    _mount("proc", "/proc", "proc", _NOSUID | _NODEV)
+    """/proc of this process's own namespace, without what it tells of the whole machine."""
+    try:
+        _mount("proc", "/proc", "proc", _NOSUID | _NODEV, "subset=pid")
+    except OSError:  # Linux before 5.8
+        _mount("proc", "/proc", "proc", _NOSUID | _NODEV)
 
 
 def bind(source: str, target: Path, read_only: bool = False) -> None:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from course_lib.checks.collecting import Job, Outcome, Trouble, collect_job
 from course_lib.ranks import RankError, collect
 
-from . import transport
+from . import confinement, transport, wall
 from .program import Program, Undefined, define, keep_lines
 
 DEFINED = b"defined"
@@ -30,13 +30,14 @@ class Task:
     jobs: tuple[Job, ...]
 
 
-def run(payload: bytes, results: int) -> None:
-    """Run the pickled `Task`; each message into the pipe `results` is its length and itself.
+def run(order: int, results: int) -> None:
+    """Run the pickled `Task` in the file `order`; messages go into the pipe `results`.
 
-    The first is `DEFINED`, the others are the outcomes of the jobs, in order. Raises where ranks
-    cannot be started at all, before any of them has seen the answer.
+    Each is its length and itself. The first is `DEFINED`, the others are the outcomes of the jobs,
+    in order. Raises where ranks cannot be started at all, before any has seen the answer.
     """
-    task: Task = pickle.loads(payload)
+    with os.fdopen(order, "rb") as file:
+        task: Task = pickle.load(file)
     with os.fdopen(results, "wb", buffering=0) as pipe:
         for message in _messages(task):
             _send(pipe, message)
@@ -55,8 +56,11 @@ def _messages(task: Task) -> Iterator[bytes]:
 
 
 def _outcome(answer: "Answer", job: Job) -> Outcome:
+    before = wall.crossed()
     try:
-        return collect_job(answer, job)
+        outcome = collect_job(answer, job)
+        outcome.crossed = wall.crossed() - before
+        return outcome
     except Exception as problem:  # ranks may have left anything, where they can write
         return _failed(f"What your ranks left cannot be read: {type(problem).__name__}: {problem}")
 
@@ -82,7 +86,8 @@ class Answer:
     __signature__: inspect.Signature = field(default_factory=inspect.Signature)
 
     def define(self) -> None:
-        """Run the program's cells, which is no part of a call."""
+        """Run the program's cells, which is no part of a call. From here on the rank is alone."""
+        confinement.seal()
         _definition(self.program)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -122,6 +127,7 @@ def _nothing() -> None:
 
 def _described(program: Program) -> str | list[tuple[str, int, str | None]] | None:
     """On a rank: the parameters of the function, None if they are not to be had, or why not."""
+    confinement.seal()
     try:
         parameters = inspect.signature(define(program)).parameters.values()
     except Undefined as problem:

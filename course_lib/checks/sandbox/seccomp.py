@@ -1,8 +1,13 @@
 """Which system calls a graded rank may make, as a filter that the kernel keeps (seccomp(2)).
 
-Refused is what reaches past a process: sockets other than TCP and UDP over IP (the network of a run
-is counted), new namespaces and mounts, other processes' memory, kernel keys, and io_uring, which
+`CONFINED`: refused is what reaches past a process: sockets other than TCP and UDP over IP, by which
+groups come up, new namespaces and mounts, other processes' memory, kernel keys, and io_uring, which
 would do any of these without asking the filter.
+
+`SEALED`, for the time after that: refused is what two processes could agree on without sharing
+anything but the machine: new sockets (a port that is taken is a bit), what goes beside the data of
+those that are connected, locks on files that both can read, waiting on a page of them, news of who
+opens them, whether they are in memory, and how busy the machine is.
 """
 
 import ctypes
@@ -10,15 +15,19 @@ import errno
 import os
 import struct
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+CONFINED, SEALED = "confined", "sealed"
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data; an argument has 8 bytes
-_SET_SECCOMP, _FILTER = 22, 2
+_SET_FILTER, _ALL_THREADS = 1, 1
 _AF_INET, _AF_INET6, _AF_NETLINK = 2, 10, 16
 _NEW_NAMESPACES = 0x7E020080  # of clone: all CLONE_NEW* flags
 # Of the two machines, in this order: audit architecture, then system calls by name.
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _SOCKET, _CLONE, _CLONE3 = (41, 198), (56, 220), (435, 435)
+_SECCOMP, _FCNTL = (317, 277), (72, 25)
+# Of fcntl: locks of either kind, who has them, leases, and news of a folder.
+_LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1025, 1026)
 _REFUSED = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -43,15 +52,39 @@ _REFUSED = {
     "fsopen": (430, 430),
     "mount_setattr": (442, 442),
 }
+_NOT_THERE = 0x3FFFFFFF  # the number of a call that a machine does not have
+_REFUSED_SEALED = {
+    "socket": _SOCKET,
+    "bind": (49, 200),
+    "connect": (42, 203),
+    "listen": (50, 201),
+    "flock": (73, 32),
+    "inotify_init": (253, _NOT_THERE),
+    "inotify_init1": (294, 26),
+    "fanotify_init": (300, 262),
+    "mincore": (27, 232),
+    "cachestat": (451, 451),
+    "preadv2": (327, 286),
+    "sysinfo": (99, 179),
+    "setsockopt": (54, 208),
+    "futex_wake": (454, 454),
+    "futex_requeue": (456, 456),
+}
+_URGENT = 1
+_SENDING = {"sendto": ((44, 206), 3), "sendmsg": ((46, 211), 2), "sendmmsg": ((307, 269), 3)}
+_FUTEX, _PRIVATE, _COMMAND = (202, 98), 128, 0x7F
+_WAKING = (1, 3, 4, 5, 10)  # whoever waits at the same place of a file, in whichever process
 
 
-def install() -> None:
-    """Keep this process, and all that it starts, from those calls. Raises `OSError`."""
-    program = _program(os.uname().machine)
+def install(stage: str) -> None:
+    """Keep this process, all its threads and all it starts from those calls. Raises `OSError`."""
+    machine = os.uname().machine
+    program = _program(machine) if stage == CONFINED else _sealed(machine)
     instructions = ctypes.create_string_buffer(b"".join(program))
     head = struct.pack("HxxxxxxP", len(program), ctypes.addressof(instructions))
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_SET_SECCOMP, _FILTER, ctypes.c_char_p(head), 0, 0) != 0:
+    call = _SECCOMP[_MACHINES[machine][1]]
+    if libc.syscall(call, _SET_FILTER, _ALL_THREADS, ctypes.c_char_p(head)) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"seccomp: {os.strerror(number)}")
 
@@ -80,6 +113,24 @@ def _program(machine: str) -> list[bytes]:
             refuse,
         ],
     )
+    return [*program, _return(_ALLOW)]
+
+
+def _sealed(machine: str) -> list[bytes]:
+    _, column = _MACHINES[machine]
+    refuse = _return(_ERRNO | errno.EPERM)
+    program = [_load(_NUMBER)]  # of this machine: `_program` has seen to that
+    for numbers in _REFUSED_SEALED.values():
+        program += _if(numbers[column], [refuse])
+    locks = [step for command in _LOCKS for step in _if(command, [refuse])]
+    program += _if(_FCNTL[column], [_load(_ARGUMENTS + 8), *locks, _return(_ALLOW)])
+    for numbers, place in _SENDING.values():
+        flags = [_load(_ARGUMENTS + 8 * place), _step(_ANY_BIT, _URGENT, 0, 1), refuse]
+        program += _if(numbers[column], [*flags, _return(_ALLOW)])
+    nobody = _return(_ERRNO | errno.EFAULT)  # what glibc takes as it is
+    waking = [step for command in _WAKING for step in _if(command, [nobody])]
+    own = [_load(_ARGUMENTS + 8), _step(_ANY_BIT, _PRIVATE, 0, 1), _return(_ALLOW)]
+    program += _if(_FUTEX[column], [*own, _step(_AND, _COMMAND), *waking, _return(_ALLOW)])
     return [*program, _return(_ALLOW)]
 
 

@@ -16,6 +16,11 @@ from .exports import gradescope, write_exports
 from .points import PASSED, Report, Result
 from .similar import Similar
 
+NOT_ISOLATED = (
+    "This system gave answers no file system and no network of their own: they could read what "
+    "everybody can read on this machine, and reach its network, and what they sent was counted "
+    "only by themselves."
+)
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
 table { border-collapse: collapse; } td, th { padding: .3em .8em; text-align: left;
@@ -181,10 +186,10 @@ def _student_page(report: Report) -> str:
 def _overview(graded: Graded, names: dict[str, str]) -> str:
     first = graded.reports[0]
     sandbox = (
-        "Answers ran in file systems and networks of their own."
+        "Answers ran in file systems and networks of their own, and what crossed between their "
+        "ranks was counted outside of them."
         if graded.isolated
-        else "This system gave answers no file system and no network of their own: they could read"
-        " what everybody can read on this machine, and reach its network."
+        else NOT_ISOLATED
     )
     count = f"{len(graded.reports)} submission{'s' * (len(graded.reports) > 1)}"
     parts = [f"<p>{count}, {first.maximum:g} points to be had. {sandbox}</p>"]

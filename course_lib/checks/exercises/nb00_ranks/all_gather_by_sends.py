@@ -18,6 +18,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse
+from course_lib.checks.shares import by_rank
 from course_lib.text import counted
 
 from ._moving import (
@@ -173,6 +174,7 @@ EXERCISE = Exercise(
     signature="(tensor)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"inputs": by_rank},
     judge=_judge,
     hints=(
         """

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from course_lib.checks.answers import Call, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import by_rank
 
 from ._moving import (
     ALONE,
@@ -74,6 +75,7 @@ EXERCISE = Exercise(
     signature="(tensor, root)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"inputs": by_rank},
     judge=_judge,
     hints=(
         """

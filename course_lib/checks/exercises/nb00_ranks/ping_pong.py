@@ -21,6 +21,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.hearing import hearing
+from course_lib.checks.shares import only
 from course_lib.observe import CommEvent
 
 _SPECTATORS = (
@@ -147,6 +148,7 @@ EXERCISE = Exercise(
     signature="(ball, rounds)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"start": only(lambda case: 0)},
     judge=_judge,
     hints=(
         """

@@ -17,6 +17,7 @@ from course_lib.checks.answers import Call, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse_inputs
+from course_lib.checks.shares import only
 
 from ._moving import (
     ALONE,
@@ -93,6 +94,7 @@ EXERCISE = Exercise(
     signature="(output, pieces, root)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"inputs": only(lambda case: case.data["root"])},
     judge=_judge,
     hints=(
         """

@@ -20,6 +20,7 @@ from course_lib.checks import compare, reference, traffic_limits
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import by_rank
 from course_lib.text import counted
 
 _BATON = 7  # a tag of its own
@@ -35,21 +36,23 @@ _WHO_COMES = (
 def _cases(rng: random.Random) -> list[Case]:
     drawn = [rng.randint(1, 3) for _ in range(12)]
     return [
-        _case(2, [1, 2, 1, 2], 3, 0.5),
-        _case(2, [1, 1, 1, 2, 1], 2, 0.25),
-        _case(1, [1, 1, 1], 4, 0.5),
-        _case(3, [3, 2, 1, 1, 2, 3, 3, 3, 1], 5, 0.125),
-        _case(3, [*drawn, 1, 2, 3], 4, rng.uniform(0.1, 0.6)),
-        _case(4, [4, 4, 2, 3, 1, 4, 2, 2], 1, 0.5),
+        _case(rng, 2, [1, 2, 1, 2], 3, 0.5),
+        _case(rng, 2, [1, 1, 1, 2, 1], 2, 0.25),
+        _case(rng, 1, [1, 1, 1], 4, 0.5),
+        _case(rng, 3, [3, 2, 1, 1, 2, 3, 3, 3, 1], 5, 0.125),
+        _case(rng, 3, [*drawn, 1, 2, 3], 4, rng.uniform(0.1, 0.6)),
+        _case(rng, 4, [4, 4, 2, 3, 1, 4, 2, 2], 1, 0.5),
     ]
 
 
-def _case(workers: int, order: list[int], numel: int, lr: float) -> Case:
+def _case(rng: random.Random, workers: int, order: list[int], numel: int, lr: float) -> Case:
     label = (
         f"{counted(workers, 'worker')}, {len(order)} pushes, in this order: "
         f"{', '.join(map(str, order))}"
     )
-    return Case(1 + workers, label, {"order": order, "numel": numel, "lr": lr}, _WHO_COMES)
+    goals = [-10.0 * rank - rng.randint(0, 9) for rank in range(1 + workers)]
+    data = {"order": order, "numel": numel, "lr": lr, "goals": goals}
+    return Case(1 + workers, label, data, _WHO_COMES)
 
 
 def _start(case: Case) -> torch.Tensor:
@@ -57,9 +60,9 @@ def _start(case: Case) -> torch.Tensor:
     return torch.arange(10, 10 + case.data["numel"], dtype=torch.float64)
 
 
-def gradient_of(values: torch.Tensor, worker: int) -> torch.Tensor:
-    """Each worker pulls towards a goal of its own, from the values that it has."""
-    return values - worker
+def gradient_of(case: Case, values: torch.Tensor, worker: int) -> torch.Tensor:
+    """Each worker pulls towards a goal that only it knows, from the values that it has."""
+    return values - case.data["goals"][worker]
 
 
 def _on_rank(answer: Callable, case: Case) -> Any:
@@ -74,7 +77,7 @@ def _on_rank(answer: Callable, case: Case) -> Any:
             continue
         if turn and order[turn - 1] != rank:
             dist.recv(baton, order[turn - 1], tag=_BATON)
-        dist.send(gradient_of(values, rank), 0)
+        dist.send(gradient_of(case, values, rank), 0)
         dist.recv(values, 0)
         got.append(values.clone())
         if turn + 1 < len(order) and order[turn + 1] != rank:
@@ -89,7 +92,7 @@ def play(case: Case) -> tuple[list[torch.Tensor], list[int]]:
     versions, after, staleness = [0] * case.world_size, [], []
     for version, worker in enumerate(order):
         staleness.append(version - versions[worker])
-        server = server - case.data["lr"] * gradient_of(copies[worker], worker)
+        server = server - case.data["lr"] * gradient_of(case, copies[worker], worker)
         copies[worker], versions[worker] = server, version + 1
         after.append(server)
     return after, staleness
@@ -189,6 +192,7 @@ EXERCISE = Exercise(
     signature="(values, pushes, lr)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"goals": by_rank},
     judge=_judge,
     hints=(
         """

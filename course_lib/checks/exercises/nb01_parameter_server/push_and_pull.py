@@ -19,6 +19,7 @@ from course_lib.checks import compare, reference, traffic_limits
 from course_lib.checks.answers import plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import by_worker, only
 
 _NAN = float("nan")
 
@@ -132,6 +133,7 @@ EXERCISE = Exercise(
     signature="(values, gradient, share, lr)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"values": only(lambda case: 0), "gradients": by_worker, "shares": by_worker},
     judge=_judge,
     hints=(
         """

@@ -18,6 +18,7 @@ from course_lib.checks import compare, reference, traffic_limits
 from course_lib.checks.answers import plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import by_rank, by_worker, each
 from course_lib.text import counted
 
 from ._nets import (
@@ -195,6 +196,7 @@ EXERCISE = Exercise(
     signature="(model, batches, loss, lr)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"states": by_rank, "batches": each(by_worker)},
     judge=_judge,
     hints=(
         """

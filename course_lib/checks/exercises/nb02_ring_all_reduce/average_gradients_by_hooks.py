@@ -23,6 +23,7 @@ from course_lib.checks import compare, reference
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import along, by_rank
 
 from ._big_batch import (
     BACKWARD,
@@ -202,6 +203,7 @@ EXERCISE = Exercise(
     signature="(model)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"states": by_rank, "x": along(1), "y": along(1)},
     judge=_judge,
     hints=(
         """

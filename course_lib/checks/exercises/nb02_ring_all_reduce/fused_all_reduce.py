@@ -19,6 +19,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse_inputs
+from course_lib.checks.shares import by_rank, each
 from course_lib.text import counted
 
 # Per tensor: shape and dtype; a shape marked "transposed" arrives as the .t() of its reverse.
@@ -112,8 +113,8 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
 def _values(case: Case, observation: Observation) -> Finding | None:
     for rank in range(case.world_size):
         seen = observation.values[rank]
-        for index, by_rank in enumerate(case.data["tensors"]):
-            own = dict(enumerate(by_rank))
+        for index, tensors in enumerate(case.data["tensors"]):
+            own = dict(enumerate(tensors))
             if finding := compare.mismatch(seen["tensors"][index], reference.total(own), rank):
                 likely = f"tensor {index} of the list: {finding.likely}"
                 return replace(finding, likely=likely, input=glimpse_inputs(own))
@@ -196,6 +197,7 @@ EXERCISE = Exercise(
     signature="(tensors, buffer_bytes)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"tensors": each(by_rank)},
     judge=_judge,
     hints=(
         """

@@ -13,6 +13,7 @@ from course_lib.checks import traffic_limits
 from course_lib.checks.answers import call_with_own_tensor
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import by_rank
 
 from ._support import drawn, in_place, legible
 
@@ -56,6 +57,7 @@ EXERCISE = Exercise(
     signature="(tensor)",
     cases=_gather_broadcast_cases,
     on_rank=call_with_own_tensor,
+    own={"inputs": by_rank},
     judge=_judge_gather_broadcast,
     hints=(
         """

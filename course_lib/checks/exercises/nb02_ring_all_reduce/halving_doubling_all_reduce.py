@@ -15,6 +15,7 @@ from course_lib.checks import traffic_limits
 from course_lib.checks.answers import call_with_own_tensor
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import by_rank
 from course_lib.text import listed
 
 from ._support import (
@@ -85,6 +86,7 @@ EXERCISE = Exercise(
     signature="(tensor, group=None)",
     cases=_halving_doubling_cases,
     on_rank=call_with_own_tensor,
+    own={"inputs": by_rank},
     judge=_judge_halving_doubling,
     hints=(
         """

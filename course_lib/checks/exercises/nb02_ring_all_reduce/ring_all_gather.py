@@ -15,6 +15,7 @@ from course_lib.checks import reference
 from course_lib.checks.answers import call_with_own_tensor
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import by_rank
 
 from ._support import (
     ALONE,
@@ -71,6 +72,7 @@ EXERCISE = Exercise(
     signature="(chunk, group=None)",
     cases=_all_gather_cases,
     on_rank=call_with_own_tensor,
+    own={"inputs": by_rank},
     judge=_judge_all_gather,
     hints=(
         """

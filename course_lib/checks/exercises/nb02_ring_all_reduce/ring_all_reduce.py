@@ -13,6 +13,7 @@ import torch
 from course_lib.checks.answers import call_with_own_tensor
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import by_rank
 
 from ._support import (
     ALONE,
@@ -54,6 +55,7 @@ EXERCISE = Exercise(
     signature="(tensor, group=None)",
     cases=_ring_all_reduce_cases,
     on_rank=call_with_own_tensor,
+    own={"inputs": by_rank},
     judge=_judge_ring_all_reduce,
     hints=(
         """

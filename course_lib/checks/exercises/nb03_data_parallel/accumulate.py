@@ -22,6 +22,7 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse
 from course_lib.checks.numbers import close, number
+from course_lib.checks.shares import along
 from course_lib.text import counted
 
 from ._networks import (
@@ -278,6 +279,7 @@ EXERCISE = Exercise(
     signature="(ddp, loss, microbatches, max_norm)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"x": along(0), "y": along(0)},
     judge=_judge,
     hints=(
         """

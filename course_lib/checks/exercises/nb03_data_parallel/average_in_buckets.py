@@ -24,6 +24,7 @@ from course_lib.checks import compare
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import rows
 from course_lib.observe import CommEvent
 from course_lib.text import counted
 
@@ -85,6 +86,11 @@ def _case(
 def _rows(case: Case, step: int, rank: int) -> slice:
     start = (step * case.world_size + rank) * _ROWS
     return slice(start, start + _ROWS)
+
+
+def _rows_of_all_steps(case: Case, rank: int) -> list[int]:
+    each = (_rows(case, step, rank) for step in range(_STEPS))
+    return [row for rows in each for row in range(rows.start, rows.stop)]
 
 
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
@@ -362,6 +368,7 @@ EXERCISE = Exercise(
     signature="(model, bucket_bytes)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"x": rows(_rows_of_all_steps), "y": rows(_rows_of_all_steps)},
     judge=_judge,
     hints=(
         """

@@ -17,6 +17,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
+from course_lib.checks.shares import rows
 
 from ._networks import (
     FROZEN,
@@ -195,6 +196,7 @@ EXERCISE = Exercise(
     signature="(model, loss, inputs, targets)",
     cases=_cases,
     on_rank=_on_rank,
+    own={name: rows(lambda case, rank: rows_of(case.data["rows"])[rank]) for name in ("x", "y")},
     judge=_judge,
     hints=(
         """

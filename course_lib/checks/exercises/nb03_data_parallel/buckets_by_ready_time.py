@@ -20,6 +20,7 @@ import torch.distributed as dist
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import by_rank
 from course_lib.text import counted
 
 
@@ -220,6 +221,7 @@ EXERCISE = Exercise(
     signature="(ready, sizes, bucket_bytes)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"ready": by_rank},
     judge=_judge,
     hints=(
         """

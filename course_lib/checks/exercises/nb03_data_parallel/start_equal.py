@@ -18,6 +18,7 @@ from course_lib.checks.answers import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse
+from course_lib.checks.shares import by_rank
 from course_lib.text import counted
 
 FROZEN, BUFFERS, TIED, MASK = "frozen", "buffers", "tied", "mask"
@@ -177,6 +178,7 @@ EXERCISE = Exercise(
     signature="(model)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"values": by_rank},
     judge=_judge,
     hints=(
         """

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import by_rank
 
 from ._conjugates import conjugate_cases
 from ._support import (
@@ -65,6 +66,7 @@ EXERCISE = Exercise(
     signature="(x)",
     cases=conjugate_cases,
     on_rank=_f_on_rank,
+    own={"weights": by_rank},
     judge=_judge_f,
     hints=(
         """

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import by_rank
 
 from ._conjugates import conjugate_cases
 from ._support import (
@@ -68,6 +69,7 @@ EXERCISE = Exercise(
     signature="(x)",
     cases=conjugate_cases,
     on_rank=_g_on_rank,
+    own={"inputs": by_rank},
     judge=_judge_g,
     hints=(
         """

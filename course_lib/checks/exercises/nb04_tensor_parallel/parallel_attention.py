@@ -18,6 +18,7 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
 from course_lib.checks.reference import added, gradient
+from course_lib.checks.shares import along
 from course_lib.text import counted
 
 from ._support import (
@@ -195,6 +196,7 @@ EXERCISE = Exercise(
     signature="(x, query, key, value, out, heads)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"query": along(0), "key": along(0), "value": along(0), "out": along(1)},
     judge=_judge,
     hints=(
         """

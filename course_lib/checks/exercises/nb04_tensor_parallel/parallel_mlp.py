@@ -17,6 +17,7 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
 from course_lib.checks.reference import added, gradient
+from course_lib.checks.shares import along
 from course_lib.text import counted
 
 from ._support import (
@@ -168,6 +169,7 @@ EXERCISE = Exercise(
     signature="(x, up, up_bias, down, down_bias)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"up": along(0), "up_bias": along(0), "down": along(1)},
     judge=_judge,
     hints=(
         """

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import along
 
 from ._linears import linear_cases
 from ._support import (
@@ -84,6 +85,7 @@ EXERCISE = Exercise(
     signature="(x_part, weight, bias)",
     cases=linear_cases,
     on_rank=_row_on_rank,
+    own={"x": along(-1)},
     judge=_judge_row,
     hints=(
         """

@@ -19,6 +19,7 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
 from course_lib.checks.reference import added, gradient
+from course_lib.checks.shares import along
 from course_lib.text import counted
 
 from ._support import (
@@ -232,6 +233,7 @@ EXERCISE = Exercise(
     signature="(x, gain, up, down)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"x": along(0), "up": along(0), "down": along(1), "weights": along(0)},
     judge=_judge,
     hints=(
         """

@@ -17,6 +17,7 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
 from course_lib.checks.reference import added
+from course_lib.checks.shares import along
 from course_lib.text import counted
 
 from ._support import (
@@ -180,6 +181,7 @@ EXERCISE = Exercise(
     signature="(logits, targets)",
     cases=_loss_cases,
     on_rank=_loss_on_rank,
+    own={"logits": along(-1)},
     judge=_judge_loss,
     hints=(
         """

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
+from course_lib.checks.shares import along
 from course_lib.text import counted
 
 from ._support import (
@@ -102,6 +103,7 @@ EXERCISE = Exercise(
     signature="(tokens, rows)",
     cases=_embedding_cases,
     on_rank=_embedding_on_rank,
+    own={"rows": along(0)},
     judge=_judge_embedding,
     hints=(
         """

@@ -20,6 +20,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
+from course_lib.checks.shares import by_rank, only
 from course_lib.text import counted
 
 from ._networks import (
@@ -247,6 +248,7 @@ EXERCISE = Exercise(
     signature="(row, module, inputs, targets, loss)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"states": by_rank, "x": only(lambda case: 0), "y": only(lambda case: case.world_size - 1)},
     judge=_judge,
     hints=(
         """

@@ -20,6 +20,7 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 from course_lib.checks.reference import Reference
+from course_lib.checks.shares import by_rank, each
 from course_lib.text import counted, listed
 
 _RELATIVE = 1e-5  # torch's own clipping adds 1e-6 to the norm
@@ -108,7 +109,7 @@ def _own(case: Case, rank: int) -> tuple[_Gradients, _Gradients]:
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank = dist.get_rank()
     shapes = [parts[rank].shape for parts in case.data["shards"]]
-    dtype = case.data["shards"][0][0].dtype
+    dtype = case.data["shards"][0][rank].dtype
     parameters = [nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in shapes]
     copies = [nn.Parameter(torch.zeros_like(t)) for t in case.data["replicated"]]
     shards, replicated = _own(case, rank)
@@ -231,6 +232,7 @@ EXERCISE = Exercise(
     signature="(shards, replicated, max_norm)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"shards": each(by_rank)},
     judge=_judge,
     hints=(
         """

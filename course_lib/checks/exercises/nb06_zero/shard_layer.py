@@ -22,6 +22,7 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import exactly
 from course_lib.checks.reference import gradient, moved
+from course_lib.checks.shares import along
 from course_lib.text import counted
 
 from ._spying import TRAINING, during_training, held_bytes
@@ -285,6 +286,7 @@ EXERCISE = Exercise(
     signature="(layer)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"x": along(0)},
     judge=_judge,
     hints=(
         """

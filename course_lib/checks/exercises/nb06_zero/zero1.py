@@ -17,6 +17,7 @@ from course_lib.checks.exercises._training import (
     TIED,
     TINY,
 )
+from course_lib.checks.shares import along, by_rank
 
 from ._partitioned import ALLOWED, ALONE, CHOSEN, FEW, a_case, held, wrong_state, wrong_traffic
 from ._spying import (
@@ -49,6 +50,7 @@ EXERCISE = Exercise(
     signature="(model, make_optimizer)",
     cases=_zero1_cases,
     on_rank=train_on_rank,
+    own={"states": by_rank, "x": along(1), "y": along(1)},
     judge=_judge_zero1,
     hints=(
         """

@@ -16,6 +16,7 @@ from course_lib.checks.exercises._training import (
     TIED,
     TINY,
 )
+from course_lib.checks.shares import along, by_rank
 
 from ._partitioned import (
     ALLOWED,
@@ -135,6 +136,7 @@ EXERCISE = Exercise(
     signature="(model, make_optimizer)",
     cases=_zero2_cases,
     on_rank=train_on_rank,
+    own={"states": by_rank, "x": along(1), "y": along(1)},
     judge=_judge_zero2,
     hints=(
         """

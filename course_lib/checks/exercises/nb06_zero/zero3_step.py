@@ -22,6 +22,7 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import exactly
 from course_lib.checks.numbers import close, number
+from course_lib.checks.shares import along
 from course_lib.text import counted
 
 from ._units import Layer, Log, Unit, padded
@@ -243,6 +244,7 @@ EXERCISE = Exercise(
     signature="(units, x, y, loss)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"x": along(0), "y": along(0)},
     judge=_judge,
     hints=(
         """

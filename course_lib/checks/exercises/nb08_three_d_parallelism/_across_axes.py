@@ -3,7 +3,8 @@
 import torch.distributed as dist
 
 from course_lib.checks import traffic_limits
-from course_lib.checks.exercise import Finding, Observation
+from course_lib.checks.exercise import Case, Finding, Observation
+from course_lib.checks.groups import group_of
 from course_lib.checks.numbers import close
 
 from ._axes import (
@@ -27,15 +28,15 @@ MESHES: tuple[Sizes, ...] = (
 )
 
 
+def groups_of_mesh(case: Case) -> list[list[int]]:
+    """The groups along all axes."""
+    return [ranks for axis in AXES for ranks in groups(axis, case.data["sizes"])]
+
+
 def open(sizes: Sizes) -> dict[str, dist.ProcessGroup]:
     """This rank's group along each axis."""
-    mine = {}
-    for axis in AXES:
-        for ranks in groups(axis, sizes):
-            group = dist.new_group(ranks)
-            if dist.get_rank() in ranks:
-                mine[axis] = group
-    return mine
+    me = dist.get_rank()
+    return {axis: group_of(ranks) for axis in AXES for ranks in groups(axis, sizes) if me in ranks}
 
 
 SHORT = (

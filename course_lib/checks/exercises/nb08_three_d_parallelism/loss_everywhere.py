@@ -20,7 +20,7 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 
-from ._across_axes import EXACT, MESHES, SHORT, few_bytes, is_short, open
+from ._across_axes import EXACT, MESHES, SHORT, few_bytes, groups_of_mesh, is_short, open
 from ._axes import (
     Sizes,
     coordinates,
@@ -45,6 +45,14 @@ def _loss_on_rank(answer: Callable, case: Case) -> Any:
     if at["pipeline"] == sizes["pipeline"] - 1:
         loss = torch.tensor(case.data["losses"][at["data"]], dtype=torch.float64)
     return plain(answer(loss, open(sizes)))
+
+
+def _of_its_replica(losses: list[float], case: Case, rank: int) -> list[float | None]:
+    """Only ranks of the last stage have a loss, their replica's."""
+    sizes = case.data["sizes"]
+    at = coordinates(sizes)[rank]
+    last = at["pipeline"] == sizes["pipeline"] - 1
+    return [loss if last and i == at["data"] else None for i, loss in enumerate(losses)]
 
 
 def _judge_loss(case: Case, observation: Observation) -> Finding | None:
@@ -107,6 +115,8 @@ EXERCISE = Exercise(
     signature="(loss, groups)",
     cases=_loss_cases,
     on_rank=_loss_on_rank,
+    own={"losses": _of_its_replica},
+    groups=groups_of_mesh,
     judge=_judge_loss,
     hints=(
         """

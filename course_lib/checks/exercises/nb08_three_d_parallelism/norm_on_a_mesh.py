@@ -21,7 +21,7 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 
-from ._across_axes import EXACT, MESHES, SHORT, few_bytes, is_short, open
+from ._across_axes import EXACT, MESHES, SHORT, few_bytes, groups_of_mesh, is_short, open
 from ._axes import (
     Sizes,
     coordinates,
@@ -59,6 +59,17 @@ def _numbers(rng: random.Random) -> list[float]:
 def _of_rank(case: Case, at: Sizes) -> tuple[list[list[float]], list[bool]]:
     stage = at["pipeline"]
     return case.data["layers"][stage][at["tensor"]], case.data["split"][stage]
+
+
+def _of_its_place(layers: list[list], case: Case, rank: int) -> list[list]:
+    at = coordinates(case.data["sizes"])[rank]
+    return [
+        [
+            tensors if (stage, part) == (at["pipeline"], at["tensor"]) else None
+            for part, tensors in enumerate(parts)
+        ]
+        for stage, parts in enumerate(layers)
+    ]
 
 
 def _norm_on_rank(answer: Callable, case: Case) -> Any:
@@ -156,6 +167,8 @@ EXERCISE = Exercise(
     signature="(gradients, split, groups)",
     cases=_norm_cases,
     on_rank=_norm_on_rank,
+    own={"layers": _of_its_place},
+    groups=groups_of_mesh,
     judge=_judge_norm,
     hints=(
         """

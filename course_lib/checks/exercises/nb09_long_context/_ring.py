@@ -7,6 +7,7 @@ import torch
 
 from course_lib.checks import traffic_limits
 from course_lib.checks.exercise import Case, Finding, Observation
+from course_lib.checks.shares import rows
 from course_lib.text import counted
 
 from ._attention import (
@@ -54,6 +55,11 @@ def split_case(rng: random.Random, words: str, positions: list[torch.Tensor]) ->
 def own(case: Case, rank: int, *names: str) -> list[torch.Tensor]:
     """The rank's tokens of the whole tensors of these names."""
     return [part(case.data[name], case.data["positions"][rank]) for name in names]
+
+
+def own_tokens(tensor: torch.Tensor, case: Case, rank: int) -> torch.Tensor:
+    """For `Exercise.own`: of a whole tensor, the rank's tokens."""
+    return rows(lambda case, rank: case.data["positions"][rank].tolist(), dim=2)(tensor, case, rank)
 
 
 def over(

@@ -28,6 +28,7 @@ from ._ring import (
     in_order,
     over_all,
     own,
+    own_tokens,
     round_trip,
     split_case,
     too_large,
@@ -145,6 +146,7 @@ EXERCISE = Exercise(
     signature="(q, k, v, positions, documents)",
     cases=_cases,
     on_rank=_on_rank,
+    own=dict.fromkeys(("q", "k", "v", "grad_out"), own_tokens),
     judge=_judge,
     hints=(
         """

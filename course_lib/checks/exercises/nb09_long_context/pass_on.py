@@ -17,6 +17,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import spread
+from course_lib.checks.shares import by_rank
 from course_lib.text import counted
 
 
@@ -82,6 +83,7 @@ EXERCISE = Exercise(
     signature="(tensors)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"inputs": by_rank},
     judge=_judge,
     hints=(
         """

@@ -29,6 +29,7 @@ from ._ring import (
     over,
     over_all,
     own,
+    own_tokens,
     round_trip,
     split_case,
     too_large,
@@ -79,6 +80,7 @@ EXERCISE = Exercise(
     signature="(q, k, v, positions)",
     cases=_cases,
     on_rank=_on_rank,
+    own=dict.fromkeys(("q", "k", "v", "grad_out"), own_tokens),
     judge=_judge,
     hints=(
         """

@@ -5,7 +5,9 @@ ring_attention_backward(q, k, v, positions, out, lse, grad_out) -> (grad_q, grad
     gets the gradients of its own q, k and v, summed over the queries of all ranks.
 """
 
+import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,9 +20,10 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._operations import Operations
 
 from ._attention import Pair, Tensors, attend, causal, differs, part, tensors
-from ._ring import cases_of_splits, copies, own, round_trip, too_large
+from ._ring import cases_of_splits, copies, own, own_tokens, round_trip, too_large
 
 _NAMES = ("grad_q", "grad_k", "grad_v")
+_OF_A_RANK = ("q", "k", "v", "grad_out", "out", "lse")
 
 
 def _whole(case: Case) -> Pair:
@@ -30,12 +33,20 @@ def _whole(case: Case) -> Pair:
     return attend(q, k, v, causal(tokens, tokens))
 
 
+def _cases(rng: random.Random) -> list[Case]:
+    return [_with_results(case) for case in cases_of_splits(rng)]
+
+
+def _with_results(case: Case) -> Case:
+    """What forward has left: a rank is given its part, and could not compute it alone."""
+    out, lse = _whole(case)
+    return replace(case, data={**case.data, "out": out, "lse": lse})
+
+
 def _on_rank(answer: Callable, case: Case) -> Any:
     rank = dist.get_rank()
     positions = case.data["positions"]
-    whole_out, whole_lse = _whole(case)
-    q, k, v, grad_out = own(case, rank, "q", "k", "v", "grad_out")
-    out, lse = (part(each, positions[rank]) for each in (whole_out, whole_lse))
+    q, k, v, grad_out, out, lse = own(case, rank, *_OF_A_RANK)
     with Operations() as made:
         returned = answer(q, k, v, copies(positions), out, lse, grad_out)
     return {"returned": plain(returned), "largest": made.largest}
@@ -147,8 +158,9 @@ def _mistakes(
 EXERCISE = Exercise(
     module=__name__,
     signature="(q, k, v, positions, out, lse, grad_out)",
-    cases=cases_of_splits,
+    cases=_cases,
     on_rank=_on_rank,
+    own=dict.fromkeys(_OF_A_RANK, own_tokens),
     judge=_judge,
     hints=(
         """

@@ -24,7 +24,7 @@ from course_lib.text import counted
 
 from ._attention import Tensors, attend, causal, differs, sequence
 from ._attention import plain as plain_split
-from ._ring import own
+from ._ring import own, own_tokens
 
 _ALL_TO_ALL = frozenset({"all_to_all"})
 
@@ -144,6 +144,7 @@ EXERCISE = Exercise(
     signature="(q, k, v)",
     cases=_cases,
     on_rank=_on_rank,
+    own=dict.fromkeys(("q", "k", "v", "grad_out"), own_tokens),
     judge=_judge,
     hints=(
         """

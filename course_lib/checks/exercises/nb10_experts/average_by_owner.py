@@ -18,7 +18,9 @@ from course_lib.checks import compare
 from course_lib.checks.answers import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.groups import group_of
 from course_lib.checks.inputs import normal
+from course_lib.checks.shares import by_rank
 from course_lib.text import counted
 
 _DENSE = [(2, 3), (4,)]
@@ -49,11 +51,10 @@ def _replicas(case: Case, rank: int) -> list[int]:
 
 
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
-    rank, size = dist.get_rank(), case.data["size"]
-    groups = [dist.new_group(_replicas(case, each)) for each in range(size)]
+    rank = dist.get_rank()
     dense = _parameters(case.data["dense"][rank], _DENSE)
     experts = _parameters(case.data["experts"][rank], _EXPERTS)
-    answer(dense, experts, groups[rank % size])
+    answer(dense, experts, group_of(_replicas(case, rank)))
     return {
         "dense": [plain(p.grad) for p in dense],
         "experts": [plain(p.grad) for p in experts],
@@ -178,6 +179,8 @@ EXERCISE = Exercise(
     signature="(dense, experts, replicas)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"dense": by_rank, "experts": by_rank},
+    groups=lambda case: [_replicas(case, each) for each in range(case.data["size"])],
     judge=_judge,
     hints=(
         """

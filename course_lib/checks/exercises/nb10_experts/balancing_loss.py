@@ -20,6 +20,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
+from course_lib.checks.shares import by_rank
 from course_lib.text import counted
 
 from ._spans import BACKWARD
@@ -149,6 +150,7 @@ EXERCISE = Exercise(
     signature="(logits, experts)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"logits": by_rank},
     judge=_judge,
     hints=(
         """

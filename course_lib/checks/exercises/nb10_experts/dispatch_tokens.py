@@ -21,6 +21,7 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
 from course_lib.checks.numbers import numbers
+from course_lib.checks.shares import by_rank
 from course_lib.text import counted
 
 from ._choices import assignments, choices, rows_to
@@ -246,6 +247,7 @@ EXERCISE = Exercise(
     signature="(x, experts, number)",
     cases=_cases,
     on_rank=_on_rank,
+    own=dict.fromkeys(("x", "experts", "factors", "weights"), by_rank),
     judge=_judge,
     hints=(
         """

@@ -17,6 +17,7 @@ from course_lib.checks import compare, reference, traffic_limits
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.shares import by_rank
 from course_lib.text import counted
 
 
@@ -125,6 +126,7 @@ EXERCISE = Exercise(
     signature="(rows, counts)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"inputs": by_rank, "table": by_rank},
     judge=_judge,
     hints=(
         """

@@ -18,6 +18,7 @@ from course_lib.checks.answers import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
+from course_lib.checks.shares import by_rank
 from course_lib.text import counted
 
 from ._spans import BACKWARD, FORWARD, sent_in
@@ -132,6 +133,7 @@ EXERCISE = Exercise(
     signature="(rows, sent, received)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"rows": by_rank, "weights": by_rank},
     judge=_judge,
     hints=(
         """

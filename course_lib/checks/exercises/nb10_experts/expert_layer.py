@@ -19,6 +19,7 @@ from course_lib.checks.answers import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
+from course_lib.checks.shares import by_rank, in_turn
 from course_lib.text import counted
 
 from ._choices import choices
@@ -162,6 +163,7 @@ EXERCISE = Exercise(
     signature="(x, experts, weights, local)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"matrices": in_turn, **dict.fromkeys(("x", "experts", "weights", "loss"), by_rank)},
     judge=_judge,
     hints=(
         """

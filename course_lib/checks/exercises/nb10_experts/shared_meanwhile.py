@@ -20,6 +20,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
+from course_lib.checks.shares import by_rank
 from course_lib.observe import CommEvent
 from course_lib.text import counted
 
@@ -174,6 +175,7 @@ EXERCISE = Exercise(
     signature="(rows, sent, received, run, x, shared)",
     cases=_cases,
     on_rank=_on_rank,
+    own={"rows": by_rank, "x": by_rank},
     judge=_judge,
     hints=(
         """

@@ -1,0 +1,126 @@
+"""What crosses the wall of a sandbox, against what was recorded, allowing for gloo's own bytes."""
+
+import random
+
+import pytest
+
+from course_lib.checks.collecting import Crossed, Job, Outcome
+from course_lib.checks.contract import Contract
+from course_lib.checks.examining import examine_briefly
+from course_lib.checks.exercise import Case, Exercise, Observation
+from course_lib.checks.sandbox import grading, wall
+from course_lib.checks.sandbox.grading import Grader
+from course_lib.checks.sandbox.program import Piece, Program
+from course_lib.observe import CommEvent, Trace
+
+IMPORTS = "import torch\nimport torch.distributed as dist"
+# Everything that gloo can do, in messages that are all head, and in some that are all payload.
+EVERYTHING = """
+def everything(size):
+    me, n = dist.get_rank(), dist.get_world_size()
+    full = lambda: torch.ones(size)
+    each = lambda: [full() for _ in range(n)]
+    sending = dist.isend(full(), (me + 1) % n)
+    dist.recv(full(), (me - 1) % n)
+    sending.wait()
+    dist.barrier()
+    dist.all_reduce(full())
+    dist.all_reduce(full(), op=dist.ReduceOp.MAX)
+    dist.broadcast(full(), n - 1)
+    dist.reduce(full(), n - 1)
+    dist.all_gather(each(), full())
+    dist.all_gather_into_tensor(torch.ones(n * size), full())
+    dist.gather(full(), each() if me == 0 else None)
+    dist.scatter(full(), each() if me == 0 else None)
+    dist.reduce_scatter(full(), each())
+    dist.reduce_scatter_tensor(full(), torch.ones(n * size))
+    dist.all_to_all_single(torch.ones(n * size), torch.ones(n * size))
+    return size
+"""
+PAST = EVERYTHING.replace(
+    "return size",
+    """for _ in range(MORE):
+        gloo = dist.group.WORLD._get_backend(torch.device("cpu"))
+        gloo.allgather([each()], [full()]).wait()
+    return size""",
+)
+
+
+def _cases(rng: random.Random) -> list[Case]:
+    return [Case(n, f"{size} on {n}", {"size": size}) for n in (2, 3) for size in (1, 30_000)]
+
+
+def _on_rank(answer, case):
+    return answer(case.data["size"])
+
+
+EXERCISE = Exercise(
+    module="nb01_tiny.everything",
+    signature="(size)",
+    cases=_cases,
+    on_rank=_on_rank,
+    judge=lambda case, observation: None,
+    hints=("", "", ""),
+    passed="",
+    contract=Contract(causal=False),
+)
+
+
+@pytest.fixture(scope="module")
+def verdict():
+    with pytest.MonkeyPatch.context() as patch, Grader() as grader:
+        patch.setattr(grading, "examine", examine_briefly)
+        if not grader.isolated:
+            pytest.skip("this system has no namespaces to give")
+
+        def take(code: str):
+            pieces = (Piece("/lesson/a.py", IMPORTS), Piece("/answers/x/everything.py", code))
+            program = Program("everything", pieces)
+            return grader.verdict(EXERCISE, program, random.Random(1), [IMPORTS])
+
+        yield take
+
+
+def test_what_gloo_needs_for_each_operation_is_allowed_for(verdict):
+    taken = verdict(EVERYTHING)
+    assert taken.passed, str(taken)
+
+
+def test_what_nobody_recorded_is_not(verdict):
+    """An eighth of all that is sent, and nothing that the recorder could see."""
+    assert "bytes crossed between your ranks" in str(verdict(PAST.replace("MORE", "3")))
+
+
+def _event(op: str, nbytes: int, rank: int = 0) -> CommEvent:
+    return CommEvent(
+        *(rank, 0, op, "0", (0, 1), 1 - rank, 0, nbytes, ((nbytes // 4,),), "float32"),
+        *(None, True, False, 0.0),
+    )
+
+
+def _compared(crossed: Crossed, *events: CommEvent) -> str:
+    observation = Observation([None, None], Trace(2, list(events)))
+    job = Job(EXERCISE, (Case(2, "", {"size": 1}),))
+    outcome = wall.compared(job, Outcome([observation], crossed=crossed))
+    return " ".join(breach.sentence for breach in outcome.observations[0].breaches)
+
+
+def test_a_message_may_have_three_heads_and_no_more():
+    """One for itself, and one for each of the notes by which both ends find each other."""
+    most, least = wall.limits(Job(EXERCISE, (Case(2, "", {"size": 1}),)), [_event("send", 4000)])
+    none, _ = wall.limits(Job(EXERCISE, (Case(2, "", {"size": 1}),)), [])
+    assert most - none == 4000 + 3 * 48
+    assert 3900 < least <= 4000
+    assert _compared(Crossed(most), _event("send", 4000)) == ""
+    assert f"{most + 1:,} bytes crossed" in _compared(Crossed(most + 1), _event("send", 4000))
+
+
+def test_what_was_sent_again_is_forgiven():
+    assert _compared(Crossed(60_000, again=1), _event("send", 4000)) == ""
+    assert _compared(Crossed(60_000), _event("send", 4000)) != ""
+
+
+def test_what_was_recorded_and_never_crossed_is_told():
+    assert "was something recorded that was never sent?" in _compared(
+        Crossed(500), _event("send", 4000)
+    )
