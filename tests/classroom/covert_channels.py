@@ -175,6 +175,36 @@ def past(tensor, me, other):
         meet(); meet()
     return tensor_of(found)
 """
+ROOM = """
+def past(tensor, me, other):
+    def room():
+        over, started = threading.Event(), 0
+        try:
+            while started < 400:
+                threading.Thread(target=over.wait).start()
+                started += 1
+        except RuntimeError:
+            pass
+        over.set()
+        meet(0.02)
+        return started
+    (number,) = struct.unpack("I", struct.pack("f", tensor.item()))
+    found = 0
+    for turn in range(6):
+        for writer in (0, 1):
+            before, over = room() if writer != me else 0, threading.Event()
+            meet(0.1)
+            if writer == me:
+                for _ in range(number >> 6 * turn & 63):
+                    threading.Thread(target=over.wait).start()
+            meet(0.1)
+            if writer != me:
+                found |= before - room() << 6 * turn
+            meet(0.1)
+            over.set()
+            meet(0.1)
+    return torch.tensor(struct.unpack("f", struct.pack("I", found)))
+"""
 MACHINE = """
 def past(tensor, me, other):
     found = []
@@ -320,6 +350,7 @@ CHANNELS = {
         "data before a connection": QUICK,
         "bytes between gloo's": FRAMED,
         "how many processes there are": PROCESSES,
+        "room for more threads": ROOM,
         "memory of the machine": _figure("/proc/meminfo", "int(text.split()[4])", 40_000),
         "load of the machine": _figure("/proc/loadavg", "int(text.split()[3].split('/')[1])", 10),
         "open files of the machine": _figure("/proc/sys/fs/file-nr", "int(text.split()[0])", 10),

@@ -15,6 +15,7 @@ user_namespaces(7), pid_namespaces(7), mount_namespaces(7).
 """
 
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +38,9 @@ def confine(sandbox: Sandbox, run_dir: RunDir, rank: int, tell: Callable[[int], 
     _hide_the_others(run_dir, rank, sandbox.limits.disk // isolation.SHARES)
     os.chdir(isolation.WORK)
     os.environ["TMPDIR"] = isolation.WORK
+    # In all, ranks have no more than the run: what one starts is never missing to another.
+    share = sandbox.limits.processes // (isolation.SHARES + 1)
+    resource.setrlimit(resource.RLIMIT_NPROC, (share, share))
     isolation.drop_rights()
     seccomp.install(seccomp.CONFINED)
     return f"from {__name__} import confined; confined({_store}); "

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from course_lib.checks import traffic_limits
-from course_lib.checks.answers import call_with_own_tensor
+from course_lib.checks.answers import call_with_own_tensor, members_of
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.shares import by_rank
@@ -87,6 +87,7 @@ EXERCISE = Exercise(
     cases=_halving_doubling_cases,
     on_rank=call_with_own_tensor,
     own={"inputs": by_rank},
+    groups=members_of,
     judge=_judge_halving_doubling,
     hints=(
         """

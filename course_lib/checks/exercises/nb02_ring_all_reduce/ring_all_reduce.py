@@ -10,7 +10,7 @@ import random
 
 import torch
 
-from course_lib.checks.answers import call_with_own_tensor
+from course_lib.checks.answers import call_with_own_tensor, members_of
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.shares import by_rank
@@ -56,6 +56,7 @@ EXERCISE = Exercise(
     cases=_ring_all_reduce_cases,
     on_rank=call_with_own_tensor,
     own={"inputs": by_rank},
+    groups=members_of,
     judge=_judge_ring_all_reduce,
     hints=(
         """

@@ -11,7 +11,7 @@ import random
 import torch
 
 from course_lib.checks import reference
-from course_lib.checks.answers import call_with_own_tensor
+from course_lib.checks.answers import call_with_own_tensor, members_of
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.shares import by_rank
@@ -75,6 +75,7 @@ EXERCISE = Exercise(
     cases=_reduce_scatter_cases,
     on_rank=call_with_own_tensor,
     own={"inputs": by_rank},
+    groups=members_of,
     judge=_judge_reduce_scatter,
     hints=(
         """
