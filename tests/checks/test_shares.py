@@ -70,7 +70,11 @@ X = torch.arange(1.0, 13).reshape(4, 3)
         (shares.only(lambda case: 0), [X], [torch.full_like(X, torch.nan)]),
         (shares.along(0), X, torch.cat([torch.full((2, 3), torch.nan), X[2:]])),
         (shares.along(1), X, X),  # three columns have no halves
-        (shares.rows(lambda case, rank: slice(3, 4)), X.long(), torch.cat([0 * X[:3], X[3:]])),
+        (
+            shares.rows(lambda case, rank: slice(3, 4)),
+            X.long(),
+            torch.cat([0 * X[:3], X[3:]]).long(),
+        ),
     ],
 )
 def test_ways_to_cut(cut, value, want):
