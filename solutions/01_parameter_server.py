@@ -448,8 +448,8 @@ from course_lib.views.key_owners import key_owners
 key_owners({name: owners for name, owners in placements.items() if "256" not in name})
 
 # %% [markdown]
-# **Explain.** All keys lie from left to right, along the line or up the ring, and colours are
-# servers. On a ring exactly those keys move that the new server gets. For an even load that is
+# **Explain.** All keys are laid out from left to right, along the line or up the ring, and colours
+# are servers. On a ring exactly those keys move that the new server gets. For an even load that is
 # a fifth of all keys. With one point each the arcs are uneven: the new server gets only a tenth,
 # and the fullest of the others keeps most of the rest. With many points every server's part is
 # nearly even, and the new one takes a little from each of the others. Equal ranges shift along the

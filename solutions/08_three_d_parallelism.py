@@ -392,7 +392,7 @@ traffic_matrix(traces)
 
 # %% [markdown]
 # The nodes are ranks 0 to 3 and 4 to 7: what lies in the upper right and the lower left quarter
-# goes between them. Dark squares belong into the other two.
+# goes between them. Dark squares belong in the other two.
 #
 # **Explain.** In the first order only the pipeline's messages cross between the nodes, in the
 # second only the tensor axis' all-reduces, and the factor is the ratio of the two. Count in

@@ -891,7 +891,7 @@ expert_explorer(
 # ### "A mixture costs what its active parameters cost"
 #
 # Side by side: a dense MLP, whole on every rank, and eight experts, spread over the ranks. Each
-# token has two of them, and each is half as wide as the MLP. So as many weights are active.
+# token has two of them, and each is half as wide as the MLP. So just as many weights are active.
 #
 # **Predict.** On four ranks, which of these are the same for both: multiplications, weights that a
 # rank holds, bytes that it sends in a step?
@@ -942,12 +942,12 @@ print(table(lines))
 print("your guess:", guessed(guess_same))
 
 # %% [markdown]
-# True of the multiplications, on the average and but for those of the router. But a step lasts as
-# long as that of the *busiest* rank. Of the weights it is true only if there are ranks enough: on
-# one rank all eight experts are there, on four two, as many weights as the dense layer has. And the
-# messages are others. The dense layer sends its gradients, $2(n-1)/n$ of its weights, however many
-# tokens there are, and hidden behind backward. The mixture sends rows, and the more the larger the
-# batch is. (Its experts' gradients stay: no other rank has these experts.)
+# True of the multiplications, on average and apart from the router's. But a step lasts as long as
+# that of the *busiest* rank. Of the weights it is true only if there are enough ranks: on one rank
+# all eight experts are there, on four two, as many weights as the dense layer has. And the messages
+# differ. The dense layer sends its gradients, $2(n-1)/n$ of its weights, however many tokens there
+# are, and hidden behind backward. The mixture sends rows, more of them the larger the batch is.
+# (Its experts' gradients stay: no other rank has these experts.)
 #
 # ### "Without a balancing loss, all tokens end up at one expert"
 #

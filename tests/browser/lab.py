@@ -112,7 +112,7 @@ class Lab:
     folder: Path
 
     def open(self, name: str) -> Notebook:
-        """Open a notebook of the folder, in place of what was open, and wait for its kernel."""
+        """Open a notebook of the folder, instead of what was open, and wait for its kernel."""
         if self.page.url == "about:blank":
             self.start("")
         self.page.evaluate(OPEN, name)

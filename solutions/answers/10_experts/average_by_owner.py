@@ -62,7 +62,7 @@ def average_then_the_share(dense, experts, replicas):
 
 @right
 def in_one_pass_over_all(dense, experts, replicas):
-    """A list of what is to be averaged over whom, sums in place of the old gradients."""
+    """A list of what is to be averaged over whom, sums instead of the old gradients."""
     jobs = [(p, dist.group.WORLD) for p in dense] + [(p, replicas) for p in experts]
     for p, group in jobs:
         gradient = torch.zeros_like(p.data) if p.grad is None else p.grad.detach().clone()
