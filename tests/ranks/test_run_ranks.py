@@ -25,8 +25,8 @@ def rank_sum(offset: int = 0) -> float:
     return total[0].item()
 
 
-@pytest.mark.parametrize("start", START)
-@pytest.mark.parametrize("world_size", [1, 3])
+# A rank that is a fresh Python takes seconds to import torch: of those, no more than are needed.
+@pytest.mark.parametrize(("start", "world_size"), [(START[0], 1), (START[0], 3), (START[1], 2)])
 def test_every_rank_takes_part(start: str, world_size: int) -> None:
     results = collect(rank_sum, world_size, (1,), start=start)
     assert list(results) == [world_size * (world_size + 1) / 2] * world_size
@@ -130,16 +130,16 @@ def test_output_is_whole_lines_in_rank_order(start: str, capfd) -> None:
     def talk():
         rank = dist.get_rank()
         for step in range(3):
-            time.sleep((3 - rank) * 0.003)
+            time.sleep((2 - rank) * 0.003)
             print("step", step, end="")
             print("", flush=rank % 2 == 0)
         print("to stderr", file=sys.stderr)
         os.write(1, b"native\n")
 
-    run_ranks(talk, 3, start=start)
+    run_ranks(talk, 2, start=start)
     shown = capfd.readouterr()
     per_rank = ["step 0", "step 1", "step 2", "to stderr", "native"]
-    assert shown.out.splitlines() == [f"[rank {r}] {line}" for r in range(3) for line in per_rank]
+    assert shown.out.splitlines() == [f"[rank {r}] {line}" for r in range(2) for line in per_rank]
     assert shown.err == ""
 
 
