@@ -2,6 +2,11 @@
 
 from .events import CommEvent, Frame
 
+_WITH_GRADIENT = (
+    "Write a torch.autograd.Function whose backward says what gradient goes on (their sum over the "
+    "ranks, or the one that came, as it is), or call it on tensor.detach() if no gradient is wanted"
+)
+
 
 def name(event: CommEvent) -> str:
     """What the learner calls this operation: "isend to rank 1"."""
@@ -73,10 +78,7 @@ def cut_in_place(event: CommEvent) -> str:
     return (
         f"dist.{event.op} in {location(event.where)} changed a tensor inside the graph, and "
         f"backward then went through it as if nothing had been done: torch.distributed's calls "
-        f"have no gradient, so other ranks' parts of it are missing. Write a "
-        f"torch.autograd.Function whose backward says what gradient goes on (their sum over the "
-        f"ranks, or the one that came, as it is), or call it on tensor.detach() "
-        f"if no gradient is wanted"
+        f"have no gradient, so other ranks' parts of it are missing. {_WITH_GRADIENT}"
     )
 
 
@@ -84,9 +86,7 @@ def cut_from(event: CommEvent, where: tuple[Frame, ...]) -> str:
     return (
         f"{location(where)} computes with what dist.{event.op} in {location(event.where)} gave, "
         f"from an input that requires grad: torch.distributed's calls let no gradient back "
-        f"through. Write a torch.autograd.Function whose backward says what gradient goes on "
-        f"(their sum over the ranks, or the one that came, as it is), or call it on "
-        f"tensor.detach() if no gradient is wanted"
+        f"through. {_WITH_GRADIENT}"
     )
 
 
