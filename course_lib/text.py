@@ -26,3 +26,15 @@ def table(rows: Iterable[Sequence[object]], left: int = 1) -> str:
         for row in cells
     ]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def sentences(*parts: str) -> str:
+    """What is not empty, one sentence behind the other; the last one ends as it is given."""
+    text = ""
+    for part in filter(None, parts):
+        if not text:
+            text = part
+            continue
+        end = "" if text.endswith((".", "?", "!")) else "."
+        text += f"{end} {part[0].upper()}{part[1:]}"
+    return text

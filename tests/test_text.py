@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.text import counted, listed, table
+from course_lib.text import counted, listed, sentences, table
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,16 @@ def test_columns_of_words_can_be_flush_left():
 def test_rows_of_unequal_length_are_refused():
     with pytest.raises(ValueError, match="argument 2 is shorter"):
         table([["a", "b"], ["c"]])
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ((), ""),
+        (("", "one", ""), "one"),
+        (("one", "then two", "three"), "one. Then two. Three"),
+        (("are they?", "they are.", "`x` too"), "are they? They are. `x` too"),
+    ],
+)
+def test_sentences_stand_one_behind_the_other(parts, text):
+    assert sentences(*parts) == text

@@ -1,0 +1,78 @@
+"""What torch's errors come from, where its words leave one cause and do not name it."""
+
+import re
+from collections.abc import Iterable
+
+_SIZES = re.compile(
+    r"(\w+): invalid tensor size at index (\d+) \(expected \((.*?),?\), got \((.*?),?\)\)"
+)
+_CAUSES = (
+    (
+        ("cannot register a hook on a tensor that doesn't require gradient",),
+        "a frozen parameter has no gradient, so it takes no hook: take those with requires_grad",
+    ),
+    (
+        ("leaf Variable that requires grad is being used in an in-place operation",),
+        "this changes a parameter where autograd looks on: do it under torch.no_grad(), or on "
+        "parameter.detach()",
+    ),
+    (
+        ("does not require grad and does not have a grad_fn",),
+        "backward() begins at something that no parameter leads to: what cuts the graph before it, "
+        "a detach(), a torch.no_grad(), a collective?",
+    ),
+    (
+        ("Trying to backward through the graph a second time",),
+        "two backward passes went through the same part of a graph, and the first one freed it: "
+        "cut the graph between them with detach()",
+    ),
+    (
+        ("grad can be implicitly created only for scalar outputs",),
+        "backward() without an argument begins at a single number; here it needs the gradient of "
+        "its tensor: output.backward(gradient)",
+    ),
+    (
+        ("has been modified by an inplace operation",),
+        "a tensor that backward still needs was written to after the forward pass: write into a "
+        "copy",
+    ),
+    (
+        ("out of bounds for storage of size",),
+        "the memory is too small for what is to lie in it: untyped_storage().resize_(size) takes "
+        "bytes, not elements, so note untyped_storage().nbytes() before it is taken away",
+    ),
+    (
+        (
+            "A different number of tensors was saved during the original forward",
+            "Recomputed values for the following tensors have different metadata",
+        ),
+        "in backward a segment ran something else than in the forward pass. A function that is "
+        "made in a loop looks its names up when it runs: bind them, as nn.Sequential(*layers) or a "
+        "default argument does",
+    ),
+    (
+        ("should not be the same as the rank of the current process",),
+        "a rank sends to itself, or receives from itself: what it has needs no message",
+    ),
+    (
+        ("'NoneType' object has no attribute 'wait'",),
+        "there is no handle to wait for: dist.send and dist.recv, and collectives without "
+        "async_op=True, wait in the call and return none; nor does a function without return",
+    ),
+)
+
+
+def cause_of(errors: Iterable[str]) -> str:
+    """The cause of the first of these errors whose words are known; "" if none are."""
+    for error in errors:
+        if sizes := _SIZES.search(error):
+            name, index, one, other = sizes.groups()
+            return (
+                f"in {name} what each rank gives or gets and its place in the list are of one "
+                f"shape, and here they are ({one}) and, at place {index}, ({other}): are the parts "
+                "equal, padded where they have to be, and as flat as the list's?"
+            )
+        for words, cause in _CAUSES:
+            if any(each in error for each in words):
+                return cause
+    return ""

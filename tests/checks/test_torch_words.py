@@ -1,0 +1,94 @@
+"""Torch's own errors, made here, and what is said of them."""
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from course_lib.checks.torch_words import cause_of
+
+
+def hooks_a_frozen_parameter():
+    frozen = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    frozen.register_post_accumulate_grad_hook(lambda parameter: None)
+
+
+def steps_under_autograd():
+    torch.nn.Parameter(torch.ones(2)).mul_(2)
+
+
+def backward_of_a_constant():
+    torch.ones(1).backward()
+
+
+def backward_twice():
+    loss = torch.ones(1, requires_grad=True).exp()
+    loss.backward()
+    loss.backward()
+
+
+def backward_of_several_numbers():
+    torch.ones(2, requires_grad=True).exp().backward()
+
+
+def writes_what_backward_needs():
+    y = torch.ones(2, requires_grad=True).exp()
+    z = y * y
+    y.add_(1)
+    z.sum().backward()
+
+
+def memory_in_elements():
+    full = torch.zeros(4, dtype=torch.float64)
+    full.untyped_storage().resize_(4)
+    full[:2].clone()
+
+
+def another_number_of_layers():
+    layers = [torch.nn.Linear(2, 2) for _ in range(3)]
+
+    def run(x):
+        for layer in layers:
+            x = layer(x)
+        return x
+
+    y = checkpoint(run, torch.ones(2, requires_grad=True), use_reentrant=False)
+    layers.pop()
+    y.sum().backward()
+
+
+def other_sizes():
+    layers = [torch.nn.Linear(2, 3)]
+    x = torch.ones(2, requires_grad=True)
+    y = checkpoint(lambda h: layers[-1](h).exp(), x, use_reentrant=False)
+    layers.append(torch.nn.Linear(2, 5))
+    y.sum().backward()
+
+
+def waits_for_nothing():
+    works = [None]  # as dist.all_reduce(tensor) returns
+    works[0].wait()
+
+
+@pytest.mark.parametrize(
+    ("mistake", "says"),
+    [
+        (hooks_a_frozen_parameter, "take those with requires_grad"),
+        (steps_under_autograd, "do it under torch.no_grad()"),
+        (backward_of_a_constant, "what cuts the graph before it"),
+        (backward_twice, "cut the graph between them"),
+        (backward_of_several_numbers, "output.backward(gradient)"),
+        (writes_what_backward_needs, "was written to after the forward pass"),
+        (memory_in_elements, "takes bytes, not elements"),
+        (another_number_of_layers, "looks its names up when it runs"),
+        (other_sizes, "looks its names up when it runs"),
+        (waits_for_nothing, "there is no handle to wait for"),
+    ],
+)
+def test_an_error_of_torch_gets_its_cause(mistake, says):
+    with pytest.raises((RuntimeError, AttributeError)) as caught:
+        mistake()
+    assert says in cause_of([f"{type(caught.value).__name__}: {caught.value}"])
+
+
+def test_nothing_is_said_of_what_may_have_many_causes():
+    assert cause_of(["KeyError: 3", "NameError: name 'x' is not defined"]) == ""
