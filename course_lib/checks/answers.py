@@ -3,7 +3,7 @@
 import decimal
 import fractions
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, KeysView, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,8 +57,8 @@ def members_of(case: Case) -> list[list[int]]:
 def plain(value: Any) -> Any:
     """`value` with tensors copied, and of other libraries' numbers and containers the plain ones.
 
-    A number of numpy, a Fraction, a named tuple, an OrderedDict or a numpy array is as right as
-    what it stands for. Anything else is replaced by its kind.
+    A number of numpy, a Fraction, a named tuple, an OrderedDict, a deque or a numpy array is as
+    right as what it stands for. Anything else is replaced by its kind.
     """
     if value is None or type(value) in (bool, int, float, str):
         return value
@@ -66,12 +66,13 @@ def plain(value: Any) -> Any:
         return value.detach().clone()
     if isinstance(value, tuple):
         return tuple(plain(item) for item in value)
-    if isinstance(value, list | range):
-        return [plain(item) for item in value]
-    if isinstance(value, dict):
-        return {plain(key): plain(item) for key, item in value.items()}
     if isinstance(value, str):
         return str(value)
+    lists = isinstance(value, Sequence | ValuesView | KeysView)
+    if lists and not isinstance(value, bytes | bytearray | memoryview):
+        return [plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {plain(key): plain(item) for key, item in value.items()}
     return _number(value)
 
 

@@ -13,7 +13,7 @@ from course_lib.ranks import RankError, RankTimeout, collect
 from course_lib.ranks.results import RankResults
 from course_lib.ranks.run_ranks import import_ahead
 
-from .answer_source import late_binding, recv_for_its_tensor
+from .answer_source import late_binding, never_emptied, recv_for_its_tensor
 from .exercise import Breach, Case, Exercise, Observation
 from .laws import all_laws
 from .laws._law import Law
@@ -58,12 +58,14 @@ class Trouble:
     report: the text to show; for "unattempted" the name of the function with the hole.
     warnings: what went silently wrong before.
     cause: what the source of the answer shows to be wrong, "" if nothing is known.
+    errors: what the ranks raised, in torch's or Python's words.
     """
 
     kind: str
     report: str
     warnings: list[RankWarning] = field(default_factory=list)
     cause: str = ""
+    errors: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -118,11 +120,15 @@ def collect_job(answer: Callable, job: Job, timeout: float | None = None) -> Out
         )
     except RankError as error:
         trouble = _trouble(error, answer)
-        return Outcome(trouble=trouble, printed=error.output, noted=late_binding(answer))
+        return Outcome(trouble=trouble, printed=error.output, noted=_noted(answer))
     except ValueError as problem:  # the answer cannot be sent to another process
         return Outcome(trouble=Trouble("failed", str(problem)))
     observations = _observations(results, len(job.cases))
-    return Outcome(observations, printed=results.output, noted=late_binding(answer))
+    return Outcome(observations, printed=results.output, noted=_noted(answer))
+
+
+def _noted(answer: Callable) -> str:
+    return late_binding(answer) or never_emptied(answer)
 
 
 def _observations(results: RankResults, cases: int) -> list[Observation]:
@@ -134,7 +140,7 @@ def _observations(results: RankResults, cases: int) -> list[Observation]:
         found.append(
             Observation(
                 [each.value for each in seen],
-                results.trace if cases == 1 else _part(results.trace, SPAN.format(index)),
+                results.trace if cases == 1 else part_of(results.trace, SPAN.format(index)),
                 # Which case a warning belongs to is not known: the last one has them all.
                 results.warnings if index == cases - 1 else [],
                 breaches,
@@ -143,8 +149,8 @@ def _observations(results: RankResults, cases: int) -> list[Observation]:
     return found
 
 
-def _part(trace: Trace, label: str) -> Trace:
-    """What a trace holds of one case, but for what lay in memory."""
+def part_of(trace: Trace, label: str) -> Trace:
+    """What a trace holds of what ran under a label, but for what lay in memory."""
     spans = {each.rank: each for each in trace.labels if each.name == label}
     return Trace(
         trace.world_size,
@@ -193,4 +199,5 @@ def _trouble(error: RankError, answer: Callable) -> Trouble:
         kind = "killed"
     whole_number = any("'int'" in failure.what for failure in error.failures.values())
     cause = recv_for_its_tensor(answer) if whole_number else ""
-    return Trouble(kind, error.report, error.warnings, cause)
+    raised = [failure.what for failure in error.failures.values() if failure.kind == "raised"]
+    return Trouble(kind, error.report, error.warnings, cause, raised)

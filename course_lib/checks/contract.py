@@ -24,6 +24,42 @@ GENERAL = (
 
 
 @dataclass(frozen=True, kw_only=True)
+class Waits:
+    """Who waits where for messages of one kind, and what goes on meanwhile.
+
+    What goes on has labels in the record, which the exercise puts there (`checks.marks`);
+    `laws.waits` compares the order, never how long anything took.
+
+    op: which messages, as in `CommEvent.op`: "all_reduce".
+    begins: each is issued while this runs: "backward".
+    promptly: and as soon as all that it carries is ready and those before it have left.
+    outlasts: nobody waits inside of this for one that was issued there: "backward", "gather".
+    reaches: nobody waits for one before the next of these begins: "pass".
+    during: what runs while one of them is under way, in words, as a clause of its own.
+    """
+
+    op: str
+    begins: str = ""
+    promptly: bool = False
+    outlasts: str = ""
+    reaches: str = ""
+    during: str = ""
+
+    @property
+    def text(self) -> str:
+        soon = ", as soon as what it carries is ready and those before it have left"
+        parts = [
+            f"each {self.op} begins in {self.begins}{soon if self.promptly else ''}"
+            if self.begins
+            else "",
+            f"no {self.op} is waited for inside {self.outlasts}" if self.outlasts else "",
+            f"no {self.op} is waited for before the next {self.reaches}" if self.reaches else "",
+            self.during,
+        ]
+        return "; ".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Contract:
     """What is promised. All fields are optional; what is not named is not asked, or is `GENERAL`.
 
@@ -33,6 +69,7 @@ class Contract:
     changes: further arguments that may be written to, as a model that is trained.
     moves: arguments whose tensors may come to lie in other memory (a layer that is cut up).
     anew: whether what is returned is in memory of its own.
+    detached: whether it is to require no grad.
     takes: which values may come, in words: "any shape; numel is a multiple of n".
     dtypes: those of its tensors, as torch calls them.
     transposed: whether tensors of two dimensions and more may come transposed, not contiguous.
@@ -40,7 +77,7 @@ class Contract:
     allowed: the operations that may be used (names as in `CommEvent.op`); None allows all.
     sends: which bytes, messages and peers, in words; the numbers are the judge's.
     holds: what may be held in memory, and when, in words.
-    overlaps: what must go on while something else does, in words.
+    waits: when messages leave, and what goes on before anybody waits for them (`laws.waits`).
     any_order: whether the order of what is returned is free.
     runs: how often each module that is passed in, by itself or in a list, runs forward in a call,
         by the arguments; None where that is free (`laws.runs_once`).
@@ -57,6 +94,7 @@ class Contract:
     changes: tuple[str, ...] = ()
     moves: tuple[str, ...] = ()
     anew: bool = False
+    detached: bool = False
     takes: str = ""
     dtypes: tuple[str, ...] = ()
     transposed: bool = False
@@ -64,7 +102,7 @@ class Contract:
     allowed: frozenset[str] | None = None
     sends: str = ""
     holds: str = ""
-    overlaps: str = ""
+    waits: tuple[Waits, ...] = ()
     any_order: bool = False
     runs: Callable[[Mapping[str, Any]], int] | None = None
     causal: bool = True
@@ -75,7 +113,8 @@ class Contract:
     @property
     def text(self) -> str:
         """A line or two for the statement of the exercise."""
-        parts = (self._result(), self._arguments(), self._messages(), self.holds, self.overlaps)
+        waits = (each.text for each in self.waits)
+        parts = (self._result(), self._arguments(), self._messages(), self.holds, *waits)
         return " ".join(_sentence(part) for part in parts if part)
 
     def _result(self) -> str:
@@ -86,6 +125,7 @@ class Contract:
         changed = listed(f"`{name}`" for name in self.changes) if self.changes else ""
         parts = [
             "the result is new, in memory of its own" if self.anew else "",
+            "the result requires no grad" if self.detached else "",
             f"may change {changed}" if changed else "",
             order,
         ]

@@ -13,11 +13,14 @@ import random
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
+from course_lib.text import sentences
+
 from . import traffic_limits
 from .collecting import Job, Outcome
 from .exercise import Breach, Case, Exercise, Finding
 from .judging import judge_case, judge_trouble, told
 from .laws import Law, all_laws
+from .sharing import Launch, launches
 from .verdict import Failure, Verdict
 
 Collect = Callable[[Sequence[Job]], Generator[Outcome, None, None]]
@@ -29,8 +32,8 @@ def examine(exercise: Exercise, rng: random.Random, collect: Collect, hashing: s
 
     hashing: the line of the answer that goes by hashes (`hashes`), if there is one.
     """
-    cases, jobs = _all_jobs(exercise, rng, hashing)
-    failed = _first_failure(jobs, collect)
+    cases, planned = _all_jobs(exercise, rng, hashing)
+    failed = _first_failure(planned, collect)
     if failed is None:
         return Verdict(exercise, cases)
     job, failure = failed
@@ -44,8 +47,9 @@ def examine_briefly(
 ) -> Verdict:
     """As `examine`, for whoever asks whether it passes: few ranks are tried before many, and the
     plainest story is not looked for."""
-    cases, jobs = _all_jobs(exercise, rng, hashing)
-    failed = _first_failure(sorted(jobs, key=lambda job: job.world_size), collect)
+    cases, planned = _all_jobs(exercise, rng, hashing)
+    few_first = sorted(planned, key=lambda launch: launch.job.world_size)
+    failed = _first_failure(few_first, collect)
     return Verdict(exercise, cases, failed[1] if failed else None)
 
 
@@ -58,26 +62,35 @@ def has_right_result(
     """
     cases, again = exercise.cases(rng), exercise.cases(rng)
     essential = tuple(law for law in all_laws() if law.essential)
-    jobs = [*_together(exercise, cases, again, ()), *_variations(exercise, rng, essential, hashing)]
-    with traffic_limits.excess_forgiven():
-        return _first_failure(jobs, collect) is None
-
-
-def _all_jobs(exercise: Exercise, rng: random.Random, hashing: str) -> tuple[list[Case], list[Job]]:
-    cases, again = exercise.cases(rng), exercise.cases(rng)
-    jobs = [
-        *_together(exercise, cases, again, all_laws()),
-        *_variations(exercise, rng, all_laws(), hashing),
+    planned = [
+        *map(Launch, _together(exercise, cases, again, ())),
+        *launches(_variations(exercise, rng, essential, hashing)),
     ]
-    return cases, jobs
+    with traffic_limits.excess_forgiven():
+        return _first_failure(planned, collect) is None
 
 
-def _first_failure(jobs: Sequence[Job], collect: Collect) -> tuple[Job, Failure] | None:
-    with contextlib.closing(collect(jobs)) as outcomes:
-        for number, (job, outcome) in enumerate(zip(jobs, outcomes, strict=False)):
+def _all_jobs(
+    exercise: Exercise, rng: random.Random, hashing: str
+) -> tuple[list[Case], list[Launch]]:
+    cases, again = exercise.cases(rng), exercise.cases(rng)
+    planned = [
+        *map(Launch, _together(exercise, cases, again, all_laws())),
+        *launches(_variations(exercise, rng, all_laws(), hashing)),
+    ]
+    return cases, planned
+
+
+def _first_failure(planned: Sequence[Launch], collect: Collect) -> tuple[Job, Failure] | None:
+    lost: list[Launch] = []
+    with contextlib.closing(collect([launch.job for launch in planned])) as outcomes:
+        for number, (launch, outcome) in enumerate(zip(planned, outcomes, strict=False)):
+            job = launch.job
             if failure := _failure(job, outcome, number > 0 and len(job.cases) == 1):
                 return job, failure
-    return None
+            if outcome.trouble:
+                lost += map(Launch, launch.apart)
+    return _first_failure(lost, collect) if lost else None
 
 
 def _together(
@@ -120,17 +133,14 @@ def _failure(job: Job, outcome: Outcome, others_passed: bool = False) -> Failure
     if worlds != [job.world_size] * len(job.cases):  # a sandbox may send anything
         return Failure(case, Finding("what came back is not of this run"), outcome)
     for case, observation in zip(job.cases, outcome.observations, strict=True):
-        if finding := judge_case(job.exercise, case, observation):
+        if finding := judge_case(job.exercise, case, observation, job.laws):
             return Failure(case, _noted(finding, job, outcome), outcome, observation)
     return None
 
 
 def _noted(finding: Finding, job: Job, outcome: Outcome) -> Finding:
-    likely = finding.likely
-    if job.because:
-        likely = likely[:1].upper() + likely[1:]
-    sentences = (job.because, likely, outcome.noted)
-    return replace(finding, likely=". ".join(filter(None, sentences)))
+    """With what the run shows before it, and what the source shows behind it."""
+    return replace(finding, likely=sentences(job.because, finding.likely, outcome.noted))
 
 
 def _alone(
@@ -143,11 +153,11 @@ def _alone(
     laws = tuple(law for law in all_laws() if law.applies(exercise.contract))
     culprit = [] if any(case is together.case for case in cases) else [together.case]
     jobs = [Job(exercise, (case,), laws) for case in (*cases, *culprit)]
-    if failed := _first_failure(jobs, collect):
+    if failed := _first_failure([*map(Launch, jobs)], collect):
         return failed[1]
     if exercise.contract.transposed:
         jobs = [Job(exercise, (case,), laws, calls_before=1) for case in (*cases, *culprit)]
-        if failed := _first_failure(jobs, collect):
+        if failed := _first_failure([*map(Launch, jobs)], collect):
             return replace(failed[1], finding=_transposed(failed[1].finding))
     return replace(together, finding=_of_state(together))
 

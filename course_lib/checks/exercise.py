@@ -15,12 +15,25 @@ from course_lib.observe import RankWarning, Trace
 from .contract import Contract
 
 
+class Clue(str):
+    """A likely cause that is also that of errors with one of some words, `Clue.raises`, in them."""
+
+    raises: tuple[str, ...]
+
+    def __new__(cls, text: str, *raises: str) -> "Clue":
+        """`text`, and the words of errors that come of it: "IndexError", "view size"."""
+        clue = super().__new__(cls, text)
+        clue.raises = raises
+        return clue
+
+
 @dataclass(frozen=True)
 class Case:
     """One run of the answer: `data` holds plain values and tensors, of all ranks together.
 
     label: what is run, as the learner reads it: "7 float32 values on 3 ranks".
-    clue: the likely cause when the ranks fail in this very case ("" if it tests nothing special).
+    clue: the likely cause when the ranks are stuck in this very case ("" if it tests nothing
+        special); a `Clue`, when they raise a certain error as well.
     """
 
     world_size: int
@@ -30,9 +43,10 @@ class Case:
 
 
 def innermost(case: Case) -> list[Case]:
-    """The cases that a law has put into the data of one; the case itself if there are none."""
+    """The cases that somebody has put into the data of one; the case itself if there are none."""
     inside = [each for each in case.data.values() if isinstance(each, tuple)]
-    return [each for group in inside for each in group if isinstance(each, Case)] or [case]
+    cases = [each for group in inside for each in group if isinstance(each, Case)]
+    return [inner for each in cases for inner in innermost(each)] or [case]
 
 
 Own = Callable[[Any, Case, int], Any]

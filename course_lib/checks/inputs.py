@@ -22,9 +22,10 @@ def spread(
     shape: int | tuple[int, ...],
     dtype: torch.dtype = torch.float32,
 ) -> list[torch.Tensor]:
-    """A random tensor for each rank: magnitudes from 1e-6 to 1e6, or whole numbers to 10^6.
+    """A random tensor for each rank: magnitudes from 1e-6 to 1e6, or whole numbers to 10^17.
 
-    They are more than float16 can hold, but no sum of them is more than bfloat16 can.
+    They are more than float16 can hold, but no sum of them is more than bfloat16 can. Whole numbers
+    have more digits than a float of their size; those of 4 bytes go to 10^8.
     """
     generator = torch.Generator().manual_seed(rng.getrandbits(63))
     shape = (shape,) if isinstance(shape, int) else shape
@@ -35,7 +36,8 @@ def spread(
             power = torch.rand(shape, generator=generator, dtype=torch.float64) * 12 - 6
             tensors.append((sign * 10**power).to(dtype))
         else:
-            tensors.append(torch.randint(-(10**6), 10**6, shape, generator=generator, dtype=dtype))
+            most = 10**17 if dtype.itemsize == 8 else 10**8
+            tensors.append(torch.randint(-most, most, shape, generator=generator, dtype=dtype))
     return tensors
 
 

@@ -1,14 +1,16 @@
 """Stage two of a check: from what happened to a verdict. Pure; learner code never runs here."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from course_lib.observe import RankWarning
+from course_lib.text import sentences
 
 from .collecting import Trouble
-from .exercise import Breach, Case, Exercise, Finding, Observation
+from .exercise import Breach, Case, Clue, Exercise, Finding, Observation
 from .forbidden_operations import course_answer, forbidden
-from .laws import same_objects
+from .laws import Law, same_objects
+from .torch_words import cause_of
 
 
 def judge_trouble(case: Case, trouble: Trouble, others_passed: bool = False) -> Finding:
@@ -19,19 +21,36 @@ def judge_trouble(case: Case, trouble: Trouble, others_passed: bool = False) -> 
     if trouble.kind == "signature":
         return Finding(trouble.report)
     if trouble.kind == "unusable":
-        return Finding(f"the check cannot go on with what your function returned: {trouble.report}")
+        what, cause = trouble.report.partition("\n\n")[0], cause_of([trouble.report])
+        told = f"the check cannot go on with what your function returned: {what}"
+        return Finding(sentences(told, cause))
     if warned := _first_warning(trouble.warnings):
         return warned
     if trouble.cause:
         return Finding(trouble.cause)
-    if others_passed and case.clue:
-        return Finding(f"the cases before were right. What is special about this one: {case.clue}")
-    # A rank that raised says itself what happened; the case's clue would only be a guess. Gloo ends
-    # a process without a word where a message is larger than the room for it.
-    return Finding(case.clue if trouble.kind in ("stuck", "killed") else "")
+    # A rank that raised says itself what happened; the case's clue would only be a guess, but for
+    # an error that is known to come of it. Gloo ends a process without a word where a message is
+    # larger than the room for it.
+    silent = trouble.kind in ("stuck", "killed") and not trouble.errors
+    words = case.clue.raises if isinstance(case.clue, Clue) else ()
+    known = any(word in error for word in words for error in trouble.errors)
+    before = "the cases before were right" if others_passed else ""
+    if case.clue and (silent or (known and others_passed)):
+        special = f"{before}. What is special about this one: " if before else ""
+        return Finding(f"{special}{case.clue}")
+    cause = cause_of(trouble.errors) or (_SIGSEGV if "SIGSEGV" in trouble.report else "")
+    return Finding(sentences(cause, before))
 
 
-def judge_case(exercise: Exercise, case: Case, observation: Observation) -> Finding | None:
+_SIGSEGV = (
+    "a process ends like this when it reads or writes memory that is not there, as that of a "
+    "tensor whose storage was given back by resize_(0)"
+)
+
+
+def judge_case(
+    exercise: Exercise, case: Case, observation: Observation, laws: Sequence[Law] = ()
+) -> Finding | None:
     """What is wrong with one case of an answer, the most telling cause first; None if it is right.
 
     A forbidden operation or a warning comes before the values: it is why they are wrong, or why it
@@ -42,8 +61,16 @@ def judge_case(exercise: Exercise, case: Case, observation: Observation) -> Find
         or forbidden(exercise.contract.allowed, observation.trace)
         or _first_warning(observation.warnings)
         or _with_moved(_told_apart(_judged(exercise, case, observation)), observation)
+        or _by_record(exercise, case, observation, laws)
         or _first_breach(observation)
     )
+
+
+def _by_record(
+    exercise: Exercise, case: Case, observation: Observation, laws: Sequence[Law]
+) -> Finding | None:
+    found = (law.judge(exercise.contract, case, observation) for law in laws if law.judge)
+    return next(filter(None, found), None)
 
 
 def _first_warning(warnings: Iterable[RankWarning]) -> Finding | None:

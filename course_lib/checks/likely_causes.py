@@ -63,11 +63,26 @@ def _not_finite(got: torch.Tensor, want: Reference) -> str:
 
 def _known(got: torch.Tensor, want: Reference) -> list[str]:
     """The mistakes that give just this; not one that gives what is right on this input."""
-    return [
+    found = [
         phrase
         for phrase, other in _mistakes(want)
         if _close(got, other, want) and not _close(want.value, other, want)
     ]
+    return found or list(filter(None, [_whole_numbers_as_floats(got, want)]))
+
+
+def _whole_numbers_as_floats(got: torch.Tensor, want: Reference) -> str:
+    """Sums of whole numbers that are right to the digits of a float, and no further."""
+    if want.dtype.is_floating_point:
+        return ""
+    parts = list(want.parts.values()) or [want.value]
+    size = torch.stack(parts).abs().double().sum(0)
+    off = (got - want.value).abs().double()
+    for dtype in (torch.float64, torch.float32):
+        if (off <= len(parts) * torch.finfo(dtype).eps * size).all():
+            name = str(dtype).removeprefix("torch.")
+            return f"right to the digits that {name} has: whole numbers went through that dtype"
+    return ""
 
 
 def _is(got: torch.Tensor, other: torch.Tensor) -> bool:
@@ -141,11 +156,12 @@ def _mix(got: torch.Tensor, want: Reference, wrong: torch.Tensor, rank: int) -> 
     owners = list(want.parts)
     if len(owners) < 2 or want.average or want.dtype == torch.bfloat16:
         return ""  # bfloat16 rounds so coarsely that several mixes fit
-    got, tolerance = got[wrong][:_SAMPLE].double(), 2 * want.tolerance[wrong][:_SAMPLE]
-    parts = torch.stack([part[wrong][:_SAMPLE] for part in want.parts.values()]).double()
+    exact = torch.float64 if want.dtype.is_floating_point else torch.int64
+    got, tolerance = got[wrong][:_SAMPLE].to(exact), 2 * want.tolerance[wrong][:_SAMPLE]
+    parts = torch.stack([part[wrong][:_SAMPLE] for part in want.parts.values()]).to(exact)
     fits = []
     for counts in _mixes(len(owners)):
-        mix = (parts * torch.tensor(counts, dtype=torch.float64)[:, None]).sum(0)
+        mix = (parts * torch.tensor(counts, dtype=exact)[:, None]).sum(0)
         if ((mix - got).abs() <= tolerance).all():
             fits.append(counts)
     fits.sort(key=_oddity)

@@ -1,5 +1,6 @@
 """Numbers that an answer returned."""
 
+import math
 from typing import Any
 
 import torch
@@ -34,6 +35,13 @@ def near(value: Any, want: float, relative: float) -> bool:
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         relative = max(relative, 8 * torch.finfo(value.dtype).eps)
     return got is not None and close(got, want, relative)
+
+
+def cut_off(got: float, want: float) -> str:
+    """What to say where whole division has taken away what is behind the point; "" elsewhere."""
+    if got == math.floor(want) != want:
+        return "// leaves out what does not divide: / is the division that keeps it"
+    return ""
 
 
 def close(got: float, want: float, relative: float) -> bool:

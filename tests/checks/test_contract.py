@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.registry import all_exercises
 
 
@@ -20,7 +20,10 @@ from course_lib.checks.registry import all_exercises
         ),
         (Contract(takes="p and m from 1 on"), "p and m from 1 on."),
         (Contract(takes="x_part (B, K/t)"), "x_part (B, K/t)."),
-        (Contract(overlaps="a bucket leaves early"), "A bucket leaves early."),
+        (
+            Contract(waits=(Waits(op="all_reduce", begins="backward", outlasts="backward"),)),
+            "Each all_reduce begins in backward; no all_reduce is waited for inside backward.",
+        ),
         (Contract(sends="to the ranks r XOR 1, 2, 4, ..."), "To the ranks r XOR 1, 2, 4, ..."),
     ],
 )

@@ -1,6 +1,7 @@
 """Each law rejects an answer that breaks it and nothing else, and lets the right ones pass."""
 
 import itertools
+import os
 import random
 import threading
 from typing import Any
@@ -11,10 +12,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
-from course_lib.checks import reference
+from course_lib.checks import marks, reference
 from course_lib.checks.answers import call_with_own_tensor, plain
 from course_lib.checks.compare import mismatch
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import spread
 from course_lib.checks.laws import all_laws
@@ -98,6 +99,15 @@ def summed_with_a_seed(tensor):
     return summed(tensor)
 
 
+def summed_with_a_variable(tensor):
+    os.environ["NCCL_DEBUG"] = "INFO"
+    return summed(tensor)
+
+
+def summed_and_a_copy_returned(tensor):
+    return summed(tensor).clone()
+
+
 def summed_without_gradients(tensor):
     torch.set_grad_enabled(False)
     return summed(tensor)
@@ -120,6 +130,15 @@ def sent_for_show(tensor):
     return tensor.add_(torch.tensor([float(number) for number in other]).view(tensor.shape))
 
 
+def the_same_whatever_the_inputs(tensor):
+    """As `sent_for_show`, and raises where another number arrives than everybody knows."""
+    sent = torch.ones(tensor.numel())
+    dist.all_reduce(sent)
+    if not (sent == dist.get_world_size()).all():
+        raise ValueError("somebody looks into my messages")
+    return sent_for_show(tensor)
+
+
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
@@ -129,9 +148,12 @@ def sent_for_show(tensor):
         (summed_in_a_group_of_its_own, "1 more process groups than before the call"),
         (summed_and_a_thread_stays, "1 more threads than before the call"),
         (summed_with_a_seed, "the state of torch's random generator is not as it was before"),
+        (summed_with_a_variable, "os.environ is not as it was before"),
+        (summed_and_a_copy_returned, "another tensor than the one that was passed in"),
         (summed_without_gradients, "torch.is_grad_enabled() is not as it was before"),
         (summed_once, "was called before in the same process"),
         (sent_for_show, "makes no difference to any rank's result"),
+        (the_same_whatever_the_inputs, "is the same whatever the inputs are"),
     ],
 )
 def test_a_sum_in_place_that_breaks_a_law(answer, says):
@@ -199,6 +221,52 @@ def test_a_result_that_breaks_a_law(answer, says):
 
 def test_a_result_that_breaks_none():
     assert rejection(PRODUCT, product) == ""
+
+
+# --------------------------------------------------------------------------------------------------
+# A result that nobody else has, and that keeps no graph
+# --------------------------------------------------------------------------------------------------
+
+
+def three_ones(rng: random.Random) -> list[Case]:
+    return [Case(1, "three ones", {})]
+
+
+def asks_for_three(answer, case: Case) -> Any:
+    return plain(answer(torch.ones(3, requires_grad=True)))
+
+
+def is_three_ones(case: Case, observation: Observation) -> Finding | None:
+    return mismatch(observation.values[0], reference.moved(torch.ones(3)), 0)
+
+
+ONES = exercise("(like)", three_ones, asks_for_three, is_three_ones, Contract(detached=True))
+
+
+def ones(like):
+    return torch.ones(like.shape)
+
+
+def ones_of_a_cache(like, kept={}):  # noqa: B006
+    return kept.setdefault(like.shape, ones(like))
+
+
+def ones_with_a_graph(like):
+    return like / like
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (ones, ""),
+        (ones_of_a_cache, "lies in the memory of what an earlier call returned"),
+        (ones_with_a_graph, "still requires grad, and keeps the graph of the whole pass alive"),
+    ],
+)
+def test_a_result_that_others_keep(answer, says):
+    rejected = rejection(ONES, answer)
+    assert says in rejected
+    assert bool(rejected) == bool(says)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -421,6 +489,100 @@ def test_a_set_of_parameters_has_another_order_on_every_rank():
 
 
 # --------------------------------------------------------------------------------------------------
+# Messages that hide behind work
+# --------------------------------------------------------------------------------------------------
+
+
+def three_numbers(rng: random.Random) -> list[Case]:
+    inputs = [torch.randn(3, generator=torch.Generator().manual_seed(rng.getrandbits(32)))]
+    return [Case(2, "three numbers, one after the other", {"inputs": inputs})]
+
+
+def one_by_one(answer, case: Case) -> Any:
+    """`answer()` returns arrived(tensor), called for each number, and finish()."""
+    numbers = [number.reshape(1).clone() for number in case.data["inputs"][0]]
+    arrived, finish = answer()
+    with record_function(marks.BACKWARD):
+        for place, number in enumerate(numbers):
+            marks.ready(place, number.nbytes)
+            arrived(number)
+    marks.moment(marks.label_of("pass"))
+    with marks.meanwhile("the last thing runs", "all_reduce 3"):
+        pass
+    finish()
+    return plain(torch.cat(numbers))
+
+
+def is_doubled(case: Case, observation: Observation) -> Finding | None:
+    want = reference.moved(2 * case.data["inputs"][0])
+    found = (mismatch(got, want, rank) for rank, got in enumerate(observation.values))
+    return next(filter(None, found), None)
+
+
+def hidden(**demands) -> Exercise:
+    contract = Contract(waits=(Waits(op="all_reduce", **demands),))
+    return exercise("()", three_numbers, one_by_one, is_doubled, contract)
+
+
+def sent_at_once():
+    works = []
+    return (
+        lambda number: works.append(dist.all_reduce(number, async_op=True)),
+        lambda: [work.wait() for work in works],
+    )
+
+
+def sent_and_waited_for():
+    return dist.all_reduce, lambda: None
+
+
+def sent_at_the_end():
+    numbers = []
+    return numbers.append, lambda: [dist.all_reduce(number) for number in numbers]
+
+
+def sent_two_by_two():
+    """The first leaves when the second is there, and the third in finish, to nobody's use."""
+    numbers, works = [], []
+
+    def send():
+        works.extend(dist.all_reduce(number, async_op=True) for number in numbers)
+        numbers.clear()
+
+    def arrived(number):
+        numbers.append(number)
+        if len(numbers) == 2 or works:
+            send()
+
+    return arrived, lambda: [work.wait() for work in works]
+
+
+IN_BACKWARD = {"begins": "backward", "promptly": True}
+LAST = {"during": "the last one travels while the last thing runs"}
+
+
+@pytest.mark.parametrize(
+    ("demands", "answer", "says"),
+    [
+        ({"begins": "backward"}, sent_at_the_end, "3 all_reduces began after backward had ended"),
+        (IN_BACKWARD, sent_at_the_end, "3 all_reduces began after backward had ended"),
+        (IN_BACKWARD, sent_two_by_two, "was complete, with all before it gone, and waited"),
+        ({"outlasts": "backward"}, sent_and_waited_for, "a wait for the all_reduce inside backw"),
+        ({"reaches": "pass"}, sent_and_waited_for, "waits for its all_reduce before its next pass"),
+        (LAST, sent_and_waited_for, "the call for all_reduce 3 itself had waited"),
+        (LAST, sent_at_the_end, "all_reduce 3 had not begun"),
+        ({"begins": "backward"}, sent_two_by_two, ""),
+        ({"outlasts": "backward", **IN_BACKWARD, **LAST, "reaches": "pass"}, sent_at_once, ""),
+    ],
+)
+def test_who_waits_where(demands, answer, says):
+    rejected = rejection(hidden(**demands), answer)
+    assert says in rejected
+    assert bool(rejected) == bool(says)
+    assert rejection(hidden(), answer) == "", "only the law of waits rejects it"
+
+
+# --------------------------------------------------------------------------------------------------
 # Every rank a Python of its own
 # --------------------------------------------------------------------------------------------------
 
@@ -494,7 +656,8 @@ def test_a_hash_of_a_text_that_is_another_in_every_process():
 
 def test_every_law_says_what_it_demands():
     for law in all_laws():
-        assert law.watch or law.variations
-        module = __import__((law.watch or law.variations).__module__, fromlist=["LAW"])
+        looks = law.watch or law.judge or law.variations
+        assert looks
+        module = __import__(looks.__module__, fromlist=["LAW"])
         assert module.LAW is law
         assert len(module.__doc__.split()) > 10

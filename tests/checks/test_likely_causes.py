@@ -213,3 +213,18 @@ def test_numbers_that_would_print_alike_get_more_digits():
 def test_precision_that_was_lost_is_named():
     want = reference.moved(torch.tensor([1 / 3, 2 / 7], dtype=torch.float64))
     assert "the digits that float32 has" in likely(want.value.float().double(), want)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"), [(torch.float64, "float64"), (torch.float32, "float32")]
+)
+def test_whole_numbers_that_went_through_a_float(dtype, name):
+    big = dict(enumerate(inputs.spread(random.Random(3), 3, 5, torch.int64)))
+    got = sum(tensor.to(dtype) for tensor in big.values()).to(torch.int64)
+    said = f"right to the digits that {name} has: whole numbers went through that dtype"
+    assert said in likely(got, reference.total(big))
+
+
+def test_whole_numbers_of_a_sum_without_a_part():
+    big = dict(enumerate(inputs.spread(random.Random(3), 3, 5, torch.int64)))
+    assert "the part of rank 1 is missing" in likely(big[0] + big[2], reference.total(big))

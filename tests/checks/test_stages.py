@@ -8,7 +8,7 @@ import pytest
 
 from course_lib.checks import seeds
 from course_lib.checks.collecting import Job, Trouble, collect_job
-from course_lib.checks.exercise import Case
+from course_lib.checks.exercise import Case, Clue
 from course_lib.checks.judging import judge_case, judge_trouble
 from course_lib.checks.known_answers import known_answers
 from course_lib.checks.registry import all_exercises
@@ -73,3 +73,29 @@ def test_the_clue_of_a_case_is_told_where_no_rank_says_itself_what_happened(kind
     case = Case(2, "a case", {}, clue="sizes that do not fit")
     finding = judge_trouble(case, Trouble(kind, "a report"))
     assert finding.likely == ("sizes that do not fit" if told else "")
+
+
+CLUE = Clue("one rank has no neighbour", "ZeroDivisionError")
+
+
+@pytest.mark.parametrize(
+    ("clue", "error", "others_passed", "says"),
+    [
+        (CLUE, "ZeroDivisionError: division by zero", True, f"about this one: {CLUE}"),
+        (CLUE, "ZeroDivisionError: division by zero", False, ""),
+        (CLUE, "NameError: name 'tensro' is not defined", True, "the cases before were right"),
+        (str(CLUE), "ZeroDivisionError: division by zero", True, "the cases before were right"),
+    ],
+)
+def test_the_clue_of_a_case_is_told_of_an_error_only_if_that_comes_of_it(
+    clue, error, others_passed, says
+):
+    trouble = Trouble("failed", "a report", errors=[error])
+    finding = judge_trouble(Case(1, "a case", {}, clue=clue), trouble, others_passed)
+    assert finding.likely.endswith(says)
+    assert bool(finding.likely) == bool(says)
+
+
+def test_what_is_still_waiting_when_a_rank_raises_tells_no_clue():
+    trouble = Trouble("stuck", "a report", errors=["KeyError: 3"])
+    assert judge_trouble(Case(2, "a case", {}, clue="sizes that do not fit"), trouble).likely == ""

@@ -19,6 +19,8 @@ How a law is written
     what comes later just ends. Laws are entered in the order of their `order`, and left the other
     way round, so the first one stands between the check and all others.
 
+    Where the record shows whether it is kept, `judge` looks at that, where no answer runs.
+
     What has to be tried in a run of its own is a variation: an exercise made of another, with its
     own way to run a case and to judge it (`variations`). With `fresh`, one of its ranks is a Python
     of its own, and it is run only for answers that go by hashes.

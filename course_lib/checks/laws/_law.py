@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_lib.checks.contract import Contract
-from course_lib.checks.exercise import Breach, Exercise
+from course_lib.checks.exercise import Breach, Case, Exercise, Finding, Observation
 
 Watch = Generator[None, None, str | None]
 """Notes, `yield`, looks; the string that it returns says what is wrong."""
@@ -35,6 +35,7 @@ class Law:
     """Something that all answers to some exercises must hold.
 
     watch: looks at each call on its rank (see the package).
+    judge: looks at what was recorded of each case, once its values are right.
     variations: exercises to be passed besides, made of one to which the law applies.
     applies: to which contracts; to all by default.
     may_fail: whether ranks that come to no result in a variation have passed it.
@@ -47,6 +48,7 @@ class Law:
     """
 
     watch: Callable[[Call], Watch] | None = None
+    judge: Callable[[Contract, Case, Observation], Finding | None] | None = None
     variations: Callable[[Exercise], list[Exercise]] | None = None
     applies: Callable[[Contract], bool] = field(default=lambda contract: True)
     order: int = 0

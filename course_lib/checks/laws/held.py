@@ -22,11 +22,11 @@ from torch import nn
 from torch.profiler import record_function
 
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.marks import BACKWARD
 from course_lib.observe import Block, Label
 
 from ._law import Law
 
-BACKWARD = "check: backward"  # what exercises put around loss.backward()
 _ANSWER = "check: answer"
 _OURS = (_ANSWER, BACKWARD)
 _THREADS = Path("/proc/self/task")

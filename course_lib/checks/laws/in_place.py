@@ -25,6 +25,7 @@ def watch(call: Call) -> Watch:
     lent = [view.tensor for view in views]
     call.arguments[name] = lent if isinstance(given, list) else lent[0]
     yield
+    told = _returns_another(call.returned, views) if call.contract.returned else ""
     back = {id(view.tensor): view.original for view in views}
     call.returned = given if call.returned is lent else _exchanged(call.returned, views, back)
     for view in views:
@@ -34,7 +35,20 @@ def watch(call: Call) -> Watch:
                 f"`{name}` was a view of a larger tensor, and elements outside of the view have "
                 "changed: write only into the tensor that came in"
             )
-    return None
+    return told or None
+
+
+def _returns_another(returned: Any, views: list["_View"]) -> str:
+    """Said where what is returned is not what was passed in, which holds the result as well."""
+    found = returned if isinstance(returned, list | tuple) else [returned]
+    tensors = [each for each in found if isinstance(each, torch.Tensor) and each.numel()]
+    own = {view.inside.untyped_storage().data_ptr() for view in views}
+    if all(each.untyped_storage().data_ptr() in own for each in tensors):
+        return ""
+    return (
+        "what is returned is another tensor than the one that was passed in: whoever goes on with "
+        "one of them changes only that one. Return what came in"
+    )
 
 
 def _lendable(value: Any) -> TypeGuard[torch.Tensor]:

@@ -47,7 +47,10 @@ def variations(exercise: Exercise) -> list[Exercise]:
         drawn = several[:0:-1] or several
         # Two that are the same show nothing.
         drawn = [(a, b) for a, b in drawn if difference(frozen(a.data), b.data)] or drawn
-        chosen = sorted(drawn, key=lambda pair: pair[0].world_size)[:1]
+        # As many ranks as the causal law has, which goes through the same ones.
+        ranks = several[0][0].world_size if several else 0
+        near = sorted(drawn, key=lambda pair: (pair[0].world_size != ranks, pair[0].world_size))
+        chosen = near[:1]
         return [replace(one, data={_BOTH: (one, other)}) for one, other in chosen]
 
     if exercise.contract.allowed == frozenset():

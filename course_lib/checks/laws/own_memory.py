@@ -1,10 +1,11 @@
-"""What is to be in memory of its own shares none with the arguments, nor one part with another.
+"""What is returned shares no memory with what an earlier call returned, but for arguments.
 
+What is to be in memory of its own shares none with the arguments either, nor one part with another.
 A view looks right until somebody writes into what it is a view of. Disjoint parts of one new tensor
 are as good as several.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.distributed as dist
@@ -14,11 +15,27 @@ from ._snapshot import tensors
 
 
 def watch(call: Call) -> Watch:
-    if dist.get_world_size() == 1:
-        return None  # nothing has to move, and a tensor may be its own result
     arguments = list(_spans(call.arguments))
     yield
     results = list(_spans({"": call.returned}))
+    # With one rank nothing has to move, and a tensor may be its own result.
+    if call.contract.anew and dist.get_world_size() > 1 and (told := _shared(results, arguments)):
+        return told
+    for at, own in results:
+        if any(_overlap(own, other) for _, other in arguments):
+            continue
+        if any(_overlap(own, other) for _, other in _spans({"": list(call.earlier)})):
+            return (
+                f"{_entry(at)} lies in the memory of what an earlier call returned, so whoever "
+                "changes one changes the other: make a new tensor in every call"
+            )
+    return None
+
+
+def _shared(
+    results: Sequence[tuple[str, "_Span"]], arguments: Sequence[tuple[str, "_Span"]]
+) -> str:
+    """Which memory a result has that is not its own; "" where all of it is."""
     for i, (at, own) in enumerate(results):
         for name, other in arguments:
             if _overlap(own, other):
@@ -26,19 +43,13 @@ def watch(call: Call) -> Watch:
                     f"{_entry(at)} lies in the memory of `{name}`, so the caller's next change to "
                     "one changes the other: give it memory of its own, for example a clone()"
                 )
-        for _, other in _spans({"": list(call.earlier)}):
-            if _overlap(own, other):
-                return (
-                    f"{_entry(at)} lies in the memory of what an earlier call returned, so whoever "
-                    "changes one changes the other: make a new tensor in every call"
-                )
         for before, other in results[:i]:
             if _overlap(own, other):
                 return (
                     f"{_entry(at)} and {_entry(before)} share memory, so a change to one changes "
                     "the other: give each memory of its own, for example torch.empty_like(...)"
                 )
-    return None
+    return ""
 
 
 _Span = tuple[int, int, int]  # storage, first byte, one behind the last
@@ -63,4 +74,4 @@ def _entry(at: str) -> str:
     return f"entry {at} of the result" if at else "the result"
 
 
-LAW = Law(watch, applies=lambda contract: contract.anew)
+LAW = Law(watch)

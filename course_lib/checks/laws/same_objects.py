@@ -4,6 +4,7 @@ An optimizer, a view or a captured graph knows a parameter by its memory. `p.dat
 `tensor.set_(...)` look right to whoever holds the same object, and to nobody else.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -16,19 +17,23 @@ _ELSEWHERE = "than before the call"
 
 
 def watch(call: Call) -> Watch:
-    arguments = {n: v for n, v in call.arguments.items() if n not in call.contract.moves}
-    before = {name: _noted(value) for name, value in arguments.items()}
+    arguments, moves = dict(call.arguments), call.contract.moves
+    before = {name: _noted(value, name in moves) for name, value in arguments.items()}
     yield
-    if found := _moved(before, arguments):
+    if found := _moved(before, arguments, moves):
         return found
     yield
-    return _moved(before, arguments)
+    return _moved(before, arguments, moves)
 
 
-def _noted(value: Any) -> dict[str, Any]:
-    noted: dict[str, Any] = {name: _of(tensor) for name, tensor in tensors(value)}
+def _noted(value: Any, may_move: bool) -> dict[str, Any]:
+    noted: dict[str, Any] = {}
+    if not may_move:
+        noted |= {name: _of(tensor) for name, tensor in tensors(value)}
     if isinstance(value, nn.Module):
-        noted["its state_dict's keys"] = list(value.state_dict())
+        learn = [p.requires_grad for p in value.parameters()]
+        noted["the list of those of its parameters that learn"] = learn
+        noted["the list of its state_dict's keys"] = list(value.state_dict())
         noted["its mode (train or eval)"] = [module.training for module in value.modules()]
     return noted
 
@@ -38,10 +43,12 @@ def _of(tensor: torch.Tensor) -> tuple[Any, ...]:
     return (id(tensor), tensor.untyped_storage()._cdata, *layout, tensor.requires_grad)
 
 
-def _moved(before: dict[str, dict[str, Any]], arguments: dict[str, Any]) -> str | None:
+def _moved(
+    before: dict[str, dict[str, Any]], arguments: dict[str, Any], moves: Collection[str]
+) -> str | None:
     for argument, value in arguments.items():
         noted = before[argument]
-        now = _noted(value)
+        now = _noted(value, argument in moves)
         for name in {**noted, **now}:
             if noted.get(name) == now.get(name):
                 continue
@@ -52,7 +59,7 @@ def _moved(before: dict[str, dict[str, Any]], arguments: dict[str, Any]) -> str 
 
 def _told(title: str, before: Any, now: Any) -> str:
     if not isinstance(before, tuple) or not isinstance(now, tuple):
-        return f"{title}: not what it was before the call ({before} before, {now} after)"
+        return f"{title} is not what it was before the call ({before} before, {now} after)"
     if before[0] != now[0]:
         return (
             f"{title} is another tensor {_ELSEWHERE}: others hold the old one, so write "

@@ -30,6 +30,13 @@ def _settings(random_too: bool) -> dict[str, Any]:
         "torch's default dtype": torch.get_default_dtype(),
         "torch's number of threads": torch.get_num_threads(),
         "the working directory": os.getcwd(),
+        # Torch notes there where it keeps what it compiles.
+        "os.environ": {k: v for k, v in os.environ.items() if not k.startswith("TORCH")},
+        "sys.getrecursionlimit()": sys.getrecursionlimit(),
+        "torch.is_anomaly_enabled()": torch.is_anomaly_enabled(),
+        "torch.are_deterministic_algorithms_enabled()": (
+            torch.are_deterministic_algorithms_enabled()
+        ),
     }
     if random_too:
         found["the state of torch's random generator"] = torch.get_rng_state().tolist()

@@ -6,12 +6,15 @@ from dataclasses import replace
 import torch
 
 from course_lib.checks import compare, inputs, reference, traffic_limits
-from course_lib.checks.exercise import Case, Finding
+from course_lib.checks.exercise import Case, Clue, Finding
 from course_lib.checks.glimpse import glimpse_inputs
 from course_lib.text import counted
 
-POINT = "a tensor of no dimensions: tensor[:] = ... fails on it, and tensor.copy_(...) works"
-ALONE = "one rank has nobody to send to, and nobody to receive from"
+POINT = Clue(
+    "a tensor of no dimensions: tensor[:] = ... fails on it, and tensor.copy_(...) works",
+    "dim",
+)
+ALONE = Clue("one rank has nobody to send to, and nobody to receive from", "rank", "list")
 
 
 def legible(world_size: int, numel: int, root: int = 0) -> Case:
@@ -19,7 +22,9 @@ def legible(world_size: int, numel: int, root: int = 0) -> Case:
     clue = ""
     tensors = [t.float() for t in inputs.by_powers_of_ten(world_size, numel)]
     if root:
-        clue = f"the root is rank {root} here, not rank 0"
+        clue = Clue(
+            f"the root is rank {root} here, not rank 0", "rank of the current process", "NoneType"
+        )
     return _case(tensors, root, clue)
 
 

@@ -39,6 +39,8 @@ def _cases(rng: random.Random) -> list[Case]:
             {0: 2, 1: 0, 2: 1},
         ], _ENDLESS),
         _hangs("several troubles at once", [{0: 1, 1: 0, 2: 3, 3: None, 4: 3, 5: 0}], _ENDLESS),
+        # A set of 1 and 8 has 8 first.
+        _hangs("two chains among nine ranks", [{**dict.fromkeys(range(9)), 0: 1, 7: 8}]),
         _hangs("nobody waits", [{0: None, 1: None}]),
         _hangs("hangs of 3 to 9 ranks", [_some_hang(rng) for _ in range(30)], _ENDLESS),
     ]  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.text import counted
 
 # ring_owners
@@ -34,8 +34,9 @@ def _ring_cases(rng: random.Random) -> list[Case]:
     keys = [f"key {rng.getrandbits(32)}" for _ in range(200)]
     return [
         _ring(list("abdefg"), 2, 2, "by hand"),
-        _ring(list("abcdefg"), 2, 2, "by hand", "key 'c' lies above the highest point, where the "
-              "ring starts again: its owner is the very first point's"),
+        _ring(list("abcdefg"), 2, 2, "by hand", Clue("key 'c' lies above the highest point, where "
+              "the ring starts again: its owner is the very first point's",
+              "IndexError", "KeyError", "StopIteration", "empty")),
         _ring(list("gfedcba"), 3, 2, "by hand"),
         _ring(keys, 5, 20, "hashed"),
         _ring(keys[:30], 1, 3, "hashed"),

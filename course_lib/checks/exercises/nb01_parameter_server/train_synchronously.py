@@ -17,7 +17,7 @@ import torch.distributed as dist
 from course_lib.checks import compare, reference, traffic_limits
 from course_lib.checks.answers import plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.shares import by_rank, by_worker, each
 from course_lib.text import counted
 
@@ -46,7 +46,10 @@ def _cases(rng: random.Random) -> list[Case]:
             [FROZEN, UNUSED],
             [2, 1, 3],
             4,
-            "a parameter that is frozen, or that the loss does not depend on, has .grad None",
+            Clue(
+                "a parameter that is frozen, or that the loss does not depend on, has .grad None",
+                "NoneType",
+            ),
         ),
         _case(rng, [TIED], [3], 3),
         _case(rng, [TIED, FROZEN], [1, 2, 5], 5),

@@ -9,7 +9,6 @@ from course_lib.checks.exercise import Case
 BATCH = 4  # samples per rank
 STEPS = 2  # the second shows what the first left behind
 LEARNING_RATE = 0.1
-BACKWARD = "check: backward"  # the span around loss.backward()
 _SLACK = 1e-4  # of the largest gradient of a parameter: float32 through three layers
 
 # Options of `Net`; a buffer brings an integer one along, and one that is not saved
@@ -65,7 +64,7 @@ def drawn_state(options: list[str], generator: torch.Generator) -> dict[str, tor
         if tensor.is_floating_point():
             state[name] = torch.randn(tensor.shape, generator=generator) / 2
         else:
-            state[name] = torch.randint(2**40, 2**50, tensor.shape, generator=generator)
+            state[name] = torch.randint(2**53, 2**60, tensor.shape, generator=generator)
     return state
 
 

@@ -13,15 +13,24 @@ import torch
 
 from course_lib.checks import compare, inputs, reference, traffic_limits
 from course_lib.checks.answers import Call
-from course_lib.checks.exercise import Case, Finding, Observation
+from course_lib.checks.contract import POINT_TO_POINT, Contract
+from course_lib.checks.exercise import Case, Clue, Finding, Observation
 from course_lib.checks.glimpse import glimpse, glimpse_inputs
 
-_GLOBAL_RANKS = (
+_GLOBAL_RANKS = Clue(
     "send and recv take global ranks, and in a group rank 1 of the group may be global rank 3: "
     "dist.get_rank(group) is your rank in it, and dist.get_global_rank(group, i), or "
-    "group_dst=i and group_src=i in send and recv, name the others"
+    "group_dst=i and group_src=i in send and recv, name the others",
+    "rank",
+    "IndexError",
 )
-ALONE = "one rank has no neighbour: the loop over n - 1 steps must do nothing"
+ALONE = Clue(
+    "one rank has no neighbour: the loop over n - 1 steps must do nothing",
+    "rank of the current process",
+    "ZeroDivisionError",
+    "IndexError",
+)
+FLAT = Clue("any shape may come in: flatten it first", "size", "shape", "dim")
 
 
 # ---------------------------------------------------------------------------------------------
@@ -60,10 +69,27 @@ def _label(ranks: int, tensor: torch.Tensor) -> str:
     return f"{ranks} ranks with {each} each" if ranks > 1 else f"1 rank with {each}"
 
 
-def uneven(numel: int, n: int) -> str:
-    return (
+def uneven(numel: int, n: int) -> Clue:
+    return Clue(
         f"{numel} elements do not divide into {n} equal chunks: pad with zeros to a multiple of "
-        f"{n} before, and leave the padding out at the end"
+        f"{n} before, and leave the padding out at the end",
+        "size",
+        "shape",
+        "IndexError",
+    )
+
+
+def half_of_ring(takes: str, sends: str, *, separate: bool = False) -> Contract:
+    """The contract of each half of the ring: a new flat tensor, by sends to a neighbour."""
+    return Contract(
+        anew=True,
+        takes=f"any shape{takes}; the result is flat",
+        dtypes=("float32", "float64", "bfloat16", "int64"),
+        transposed=True,
+        groups=True,
+        allowed=POINT_TO_POINT,
+        separate=separate,
+        sends=f"each rank sends {sends}, to its neighbour in the ring",
     )
 
 
@@ -76,11 +102,18 @@ def own_inputs(case: Case) -> dict[int, torch.Tensor]:
 # ---------------------------------------------------------------------------------------------
 
 
-def in_place(case: Case, observation: Observation) -> Finding | None:
-    """Every rank's tensor holds the sum, and is what was returned; all bits alike."""
+def in_place(
+    case: Case,
+    observation: Observation,
+    lookalikes: Callable[[int], dict[str, torch.Tensor]] = lambda me: {},
+) -> Finding | None:
+    """Every rank's tensor holds the sum, and is what was returned; all bits alike.
+
+    lookalikes: what known mistakes give on a member of the group.
+    """
     want = reference.total(own_inputs(case))
     calls: dict[int, Call] = {rank: observation.values[rank] for rank in own_inputs(case)}
-    for rank, call in calls.items():
+    for me, (rank, call) in enumerate(calls.items()):
         holds = compare.mismatch(call.argument, want, rank)
         if call.returned is None and holds is None:
             return Finding(
@@ -88,7 +121,7 @@ def in_place(case: Case, observation: Observation) -> Finding | None:
                 "`return tensor`",
                 rank,
             )
-        if finding := compare.mismatch(call.returned, want, rank):
+        if finding := compare.mismatch(call.returned, want, rank, lookalikes(me)):
             return _shown(finding, case)
         if holds:
             return Finding(
@@ -149,7 +182,7 @@ def ring(case: Case, observation: Observation, least: int, most: int, rule: str)
             least * size,
             most * size,
             rule,
-            "Do you send a whole tensor where one chunk would do?",
+            _too_much(case, observation, rank, most * size),
         )
         neighbours = {members[me - 1], members[(me + 1) % len(members)]} - {rank}
         finding = finding or traffic_limits.peers(
@@ -158,6 +191,29 @@ def ring(case: Case, observation: Observation, least: int, most: int, rule: str)
         if finding:
             return finding
     return None
+
+
+def _too_much(case: Case, observation: Observation, rank: int, most: int) -> str:
+    """What the messages show of why they are too much."""
+    tensor, n = case.data["inputs"][0], len(own_inputs(case))
+    sent = [event for event in observation.trace.of(rank) if event.op == "send"]
+    nbytes, dtype = sum(event.nbytes for event in sent), str(tensor.dtype).removeprefix("torch.")
+    others = sorted({event.dtype.removeprefix("torch.") for event in sent} - {dtype})
+    if others:
+        return (
+            f"What is sent is {others[0]}, and the tensor is {dtype}: torch's zeros are float32 "
+            "unless they are told, as tensor.new_zeros(...) is"
+        )
+    if n > 1 and nbytes * (n - 1) == most * n and len(sent) % n == 0:
+        return f"One step too many: the {n - 1} others' chunks take n - 1 = {n - 1} steps"
+    if tensor.numel() % n == 0 and nbytes == most + 2 * (n - 1) * tensor.element_size():
+        return (
+            f"{tensor.numel()} elements divide by {n}, and a whole row of zeros was added: "
+            f"n - numel % n is {n} then, and -numel % n is 0"
+        )
+    if any(event.nbytes >= tensor.nbytes > 0 for event in sent):
+        return "A message is as large as the whole tensor, where one chunk would do"
+    return ""
 
 
 def all_reduce_elements(case: Case) -> tuple[int, int]:

@@ -8,8 +8,8 @@ average_gradients_by_hooks(model) -> synchronize
     parameters are left alone, one that got no gradient keeps None, a shared one is reduced once.
 """
 
+import itertools
 import random
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -21,12 +21,12 @@ from torch.profiler import record_function
 
 from course_lib.checks import compare, reference
 from course_lib.checks.answers import kind_of, plain
-from course_lib.checks.contract import Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.contract import Contract, Waits
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
+from course_lib.checks.marks import BACKWARD, ready
 from course_lib.checks.shares import along, by_rank
 
 from ._big_batch import (
-    BACKWARD,
     BATCH,
     BUFFER,
     FROZEN,
@@ -40,7 +40,6 @@ from ._big_batch import (
     fill,
     tensors_of,
 )
-from ._overlap import overlap
 
 
 def _cases(rng: random.Random) -> list[Case]:
@@ -51,7 +50,11 @@ def _cases(rng: random.Random) -> list[Case]:
             rng,
             2,
             [FROZEN, UNUSED],
-            clue="a frozen parameter cannot have a hook, and an unused one ends with .grad = None",
+            clue=Clue(
+                "a frozen parameter cannot have a hook, and an unused one ends with .grad = None",
+                "register a hook",
+                "NoneType",
+            ),
         ),
         _case(rng, 2, [TIED]),
         _case(rng, 1, [FROZEN]),
@@ -89,46 +92,37 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank, data = dist.get_rank(), case.data
     model = Net(data["options"])
     fill(model, data["states"][rank])
-    ready: list[float] = []
+    places = itertools.count()
     for parameter in model.parameters():  # before the answer's own hooks, so each comes first
         if parameter.requires_grad:
-            parameter.register_post_accumulate_grad_hook(lambda _: ready.append(time.monotonic()))
+            parameter.register_post_accumulate_grad_hook(lambda p: ready(next(places), p.nbytes))
     synchronize = answer(model)
     if not callable(synchronize):
         return {"synchronize": plain(synchronize)}
     started = plain(tensors_of(model))
-    half_way: list[float] = []
-    model.first.register_forward_hook(lambda _, __, h: _note_arrival(h, half_way))
-    gradients, ends = [], []
+    gradients: list[dict[str, Any]] = []
+    changed: list[str] = []
     for x, y in zip(data["x"], data["y"], strict=True):
         loss = nn.functional.mse_loss(model(x[rank]), y[rank])
+        before = plain(tensors_of(model))
         with record_function(BACKWARD):
             loss.backward()
-        ends.append(time.monotonic())
         synchronize()
+        now = tensors_of(model)
+        changed += [name for name in now if not torch.equal(now[name], before[name])]
         gradients.append({name: plain(p.grad) for name, p in model.named_parameters()})
         descend(model)
         model.zero_grad()
-    return {
-        "started": started,
-        "gradients": gradients,
-        "half_way": half_way,
-        "ready": ready,
-        "ends": ends,
-    }
-
-
-def _note_arrival(output: torch.Tensor, times: list[float]) -> None:
-    """Notes when backward comes to this output, before the gradients of its layer exist."""
-    output.register_hook(lambda _: times.append(time.monotonic()))
+    return {"started": started, "gradients": gradients, "changed": changed}
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
     return (
         _form(case, observation)
         or _start(case, observation)
+        or _parameters(observation)
         or _gradients(case, observation)
-        or overlap(case, observation)
+        or _once(case, observation)
     )
 
 
@@ -167,6 +161,18 @@ def _start(case: Case, observation: Observation) -> Finding | None:
     return None
 
 
+def _parameters(observation: Observation) -> Finding | None:
+    """Nobody but the optimizer writes into them."""
+    for rank, seen in enumerate(observation.values):
+        for name in seen["changed"]:
+            return Finding(
+                f"{name!r} itself has changed before the optimizer's step, and not its gradient "
+                "alone: what a hook gets is the parameter p, and its gradient is p.grad",
+                rank,
+            )
+    return None
+
+
 def _gradients(case: Case, observation: Observation) -> Finding | None:
     """Every gradient of every step is that of the whole batch in one process."""
     for step, expected in enumerate(big_batch_gradients(case)):
@@ -196,6 +202,34 @@ def _gradient(got: Any, want: reference.Reference | None, rank: int) -> Finding 
     if finding and ((got.double() - want.parts[rank]).abs() <= want.tolerance).all():
         return replace(finding, likely="this is the rank's own gradient, which nobody averaged")
     return finding
+
+
+def _once(case: Case, observation: Observation) -> Finding | None:
+    """Each gradient went out once in a step, in an all-reduce of its own."""
+    if case.world_size == 1:
+        return None
+    expected = [want for want in big_batch_gradients(case)[0].values() if want is not None]
+    once = STEPS * sum(want.value.numel() * want.dtype.itemsize for want in expected)
+    for rank in range(case.world_size):
+        reduced = [event for event in observation.trace.of(rank) if event.op == "all_reduce"]
+        nbytes = sum(event.nbytes for event in reduced)
+        if nbytes != once:
+            return Finding(
+                "the gradients are right, but not every gradient was reduced exactly once",
+                rank,
+                expected=f"{once} bytes all-reduced in {STEPS} steps",
+                got=f"{nbytes} bytes",
+            )
+        if len(reduced) < STEPS * len(expected):
+            return Finding(
+                "the gradients are right, but several went out together, so the first of them "
+                "waited for the last: here every gradient starts as soon as it is ready (fusing "
+                "comes next)",
+                rank,
+                expected=f"{STEPS * len(expected)} all-reduces in {STEPS} steps",
+                got=f"{len(reduced)}",
+            )
+    return None
 
 
 EXERCISE = Exercise(
@@ -229,7 +263,7 @@ EXERCISE = Exercise(
         takes="any model: parameters frozen, shared or unused, buffers of any dtype",
         allowed=frozenset({"broadcast", "all_reduce"}),
         sends="each gradient once, in an all-reduce of its own",
-        overlaps="each gradient leaves before the next one is ready, and only synchronize waits",
+        waits=(Waits(op="all_reduce", begins="backward", promptly=True, outlasts="backward"),),
         may=frozenset({"hooks"}),
     ),
     points=2,

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from course_lib.checks import compare, inputs, reference
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.glimpse import glimpse_inputs
 from course_lib.checks.shares import by_rank, each
 from course_lib.text import counted
@@ -46,7 +46,9 @@ def _cases(rng: random.Random) -> list[Case]:
             [(3,), (2,), (2,), (4,), (1,)],
             "float32, float32, float64, int64 and float32 in one list",
             dtypes=[_F32, _F32, _F64, _I64, _F32],
-            clue="torch.cat makes one dtype of several: begin a new buffer where it changes",
+            clue=Clue(
+                "torch.cat makes one dtype of several: begin a new buffer where it changes", "dtype"
+            ),
         ),
         _case(
             rng,
@@ -55,8 +57,11 @@ def _cases(rng: random.Random) -> list[Case]:
             [(), (2, 3), (4, 3), (5,)],
             "a scalar, a matrix, a transposed matrix and a vector",
             transposed=2,
-            clue="a transposed gradient is not contiguous: view(-1) fails, and reshape(-1) copies, "
-            "so write back with tensor.copy_(part.view(tensor.shape))",
+            clue=Clue(
+                "a transposed gradient is not contiguous: view(-1) fails, and reshape(-1) copies, "
+                "so write back with tensor.copy_(part.view(tensor.shape))",
+                "view",
+            ),
         ),
         _case(
             rng,
@@ -67,7 +72,14 @@ def _cases(rng: random.Random) -> list[Case]:
             dtypes=[_F64, _F64, _F64, _BF16, _BF16, _BF16],
             clue="a buffer is full by bytes, not every element has 4 of them",
         ),
-        _case(rng, 2, 64, [], "an empty list", clue="with nothing to reduce there is no buffer"),
+        _case(
+            rng,
+            2,
+            64,
+            [],
+            "an empty list",
+            clue=Clue("with nothing to reduce there is no buffer", "empty", "IndexError"),
+        ),
         _case(rng, 1, 16, [(2,), (2,), (2,)], "three tensors on one rank"),
         _case(rng, 4, 1000, vectors, "30 tensors of 4 to 480 bytes, a buffer of 1000"),
     ]
@@ -117,10 +129,25 @@ def _values(case: Case, observation: Observation) -> Finding | None:
             own = dict(enumerate(tensors))
             if finding := compare.mismatch(seen["tensors"][index], reference.total(own), rank):
                 likely = f"tensor {index} of the list: {finding.likely}"
+                if _is_returned(seen["returned"], index, reference.total(own), rank):
+                    likely = (
+                        f"tensor {index} of the list that you returned is right, and the tensor "
+                        "that was passed in does not hold it: write into that, "
+                        "tensor.copy_(part.view(tensor.shape))"
+                    )
                 return replace(finding, likely=likely, input=glimpse_inputs(own))
         if finding := _returned(seen["returned"], len(case.data["tensors"]), rank):
             return finding
     return None
+
+
+def _is_returned(returned: Any, index: int, want: reference.Reference, rank: int) -> bool:
+    """Whether the right sum is in the list that came back."""
+    return (
+        isinstance(returned, list | tuple)
+        and len(returned) > index
+        and compare.mismatch(returned[index], want, rank) is None
+    )
 
 
 def _returned(returned: Any, count: int, rank: int) -> Finding | None:

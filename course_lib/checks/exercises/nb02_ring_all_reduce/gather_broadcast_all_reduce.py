@@ -12,7 +12,7 @@ import torch
 from course_lib.checks import traffic_limits
 from course_lib.checks.answers import call_with_own_tensor
 from course_lib.checks.contract import POINT_TO_POINT, Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.shares import by_rank
 
 from ._support import drawn, in_place, legible
@@ -23,7 +23,9 @@ def _gather_broadcast_cases(rng: random.Random) -> list[Case]:
         legible(3, 4),
         drawn(rng, 2, 5),
         drawn(rng, 4, (3, 5), torch.float64),
-        drawn(rng, 1, 4, clue="one rank has nobody to send to"),
+        drawn(
+            rng, 1, 4, clue=Clue("one rank has nobody to send to", "rank of the current process")
+        ),
         drawn(rng, 5, 1, torch.int64),
         drawn(rng, 3, 1003, torch.bfloat16),
     ]

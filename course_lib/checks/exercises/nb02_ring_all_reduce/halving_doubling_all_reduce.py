@@ -10,11 +10,12 @@ import random
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 
 from course_lib.checks import traffic_limits
 from course_lib.checks.answers import call_with_own_tensor, members_of
 from course_lib.checks.contract import POINT_TO_POINT, Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.shares import by_rank
 from course_lib.text import listed
 
@@ -34,7 +35,12 @@ def _halving_doubling_cases(rng: random.Random) -> list[Case]:
         legible(4, 8),
         drawn(rng, 2, 6),
         drawn(rng, 4, 64, torch.float64),
-        drawn(rng, 1, 5, clue="log2(1) = 0: one rank exchanges nothing"),
+        drawn(
+            rng,
+            1,
+            5,
+            clue=Clue("log2(1) = 0: one rank exchanges nothing", "rank of the current process"),
+        ),
         drawn(rng, 4, (2, 5), clue=uneven(10, 4)),
         drawn(rng, 16, 16, torch.float64),
         drawn(rng, 4, 1, torch.int64, clue=uneven(1, 4)),
@@ -47,7 +53,7 @@ def _judge_halving_doubling(case: Case, observation: Observation) -> Finding | N
     members = list(own_inputs(case))
     n, size = len(members), case.data["inputs"][0].element_size()
     rounds = n.bit_length() - 1
-    if finding := in_place(case, observation):
+    if finding := in_place(case, observation, lambda me: _lookalikes(case, me)):
         return _with_gaps(finding, members, observation)
     least, most = all_reduce_elements(case)
     for me, rank in enumerate(members):
@@ -64,6 +70,28 @@ def _judge_halving_doubling(case: Case, observation: Observation) -> Finding | N
         if finding:
             return finding
     return None
+
+
+def _lookalikes(case: Case, me: int) -> dict[str, torch.Tensor]:
+    """What comes if each sends the half that it keeps, where its partner keeps the other one."""
+    inputs = case.data["inputs"]
+    n, numel, shape = len(inputs), inputs[0].numel(), inputs[0].shape
+    rows = [F.pad(each.reshape(-1), (0, -numel % n)).view(n, -1).clone() for each in inputs]
+    distances = [2**k for k in range(n.bit_length() - 1)]
+
+    def half(rank: int, d: int) -> slice:
+        return slice(rank // d * d, rank // d * d + d)
+
+    for d in reversed(distances):
+        kept = [rows[rank][half(rank, d)].clone() for rank in range(n)]
+        for rank in range(n):
+            rows[rank][half(rank, d)] += kept[rank ^ d]
+    for d in distances:
+        held = [rows[rank][half(rank, d)].clone() for rank in range(n)]
+        for rank in range(n):
+            rows[rank][half(rank ^ d, d)] = held[rank ^ d]
+    why = "what comes if each rank sends the half that it keeps: send the half that you give up"
+    return {why: rows[me].reshape(-1)[:numel].view(shape)} if n > 1 else {}
 
 
 def _with_gaps(finding: Finding, members: list[int], observation: Observation) -> Finding:

@@ -13,13 +13,14 @@ import torch
 
 from course_lib.checks import reference
 from course_lib.checks.answers import call_with_own_tensor, members_of
-from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.shares import by_rank
 
 from ._support import (
     ALONE,
+    FLAT,
     drawn,
+    half_of_ring,
     in_group,
     legible,
     new_tensor,
@@ -32,7 +33,7 @@ def _all_gather_cases(rng: random.Random) -> list[Case]:
         legible(3, 2),
         drawn(rng, 4, 3),
         drawn(rng, 2, 1, torch.bfloat16),
-        drawn(rng, 3, (2, 3), torch.float64, clue="any shape may come in: flatten it first"),
+        drawn(rng, 3, (2, 3), torch.float64, clue=FLAT),
         drawn(rng, 1, 4, clue=ALONE),
         drawn(rng, 5, 7, torch.float64),
         drawn(rng, 4, 1000, torch.int64),
@@ -56,9 +57,21 @@ def _judge_all_gather(case: Case, observation: Observation) -> Finding | None:
         )
         for turn in range(1, n)
     }
-    return new_tensor(
-        case, observation, lambda me: reference.moved(gathered), lambda me: lookalikes
-    ) or ring(
+
+    def of(me: int) -> dict[str, torch.Tensor]:
+        """What other mistakes give on this rank, whose own chunk comes first."""
+        arrived = {
+            "as they arrive from the left": [flat[(me - step) % n] for step in range(n)],
+            "as they arrive from the right": [flat[(me + step) % n] for step in range(n)],
+        }
+        return lookalikes | {
+            f"all chunks, {words}, with the rank's own first: the chunk of rank q belongs in place "
+            "q": torch.cat(chunks)
+            for words, chunks in arrived.items()
+            if not torch.equal(torch.cat(chunks), gathered)
+        }
+
+    return new_tensor(case, observation, lambda me: reference.moved(gathered), of) or ring(
         case,
         observation,
         (n - 1) * size,
@@ -91,13 +104,5 @@ EXERCISE = Exercise(
         """,
     ),
     passed="every rank sends exactly n-1 chunks, to its neighbour",
-    contract=Contract(
-        anew=True,
-        takes="any shape; the result is flat",
-        dtypes=("float32", "float64", "bfloat16", "int64"),
-        transposed=True,
-        groups=True,
-        allowed=POINT_TO_POINT,
-        sends="each rank sends n-1 chunks, to its neighbour in the ring",
-    ),
+    contract=half_of_ring("", "n-1 chunks"),
 )

@@ -12,7 +12,7 @@ import torch
 
 from course_lib.checks.answers import call_with_own_tensor, members_of
 from course_lib.checks.contract import POINT_TO_POINT, Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.shares import by_rank
 
 from ._support import (
@@ -28,7 +28,12 @@ from ._support import (
 
 
 def _ring_all_reduce_cases(rng: random.Random) -> list[Case]:
-    few = "there are fewer elements than ranks: with padding every chunk has one"
+    few = Clue(
+        "there are fewer elements than ranks: with padding every chunk has one",
+        "size",
+        "shape",
+        "IndexError",
+    )
     return [
         legible(3, 6),
         drawn(rng, 2, 8),

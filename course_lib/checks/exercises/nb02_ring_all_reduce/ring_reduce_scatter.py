@@ -12,13 +12,14 @@ import torch
 
 from course_lib.checks import reference
 from course_lib.checks.answers import call_with_own_tensor, members_of
-from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.shares import by_rank
 
 from ._support import (
     ALONE,
+    FLAT,
     drawn,
+    half_of_ring,
     in_group,
     legible,
     new_tensor,
@@ -34,7 +35,7 @@ def _reduce_scatter_cases(rng: random.Random) -> list[Case]:
         drawn(rng, 2, 2, torch.float64),
         drawn(rng, 1, 3, clue=ALONE),
         drawn(rng, 5, 35, torch.bfloat16),
-        drawn(rng, 4, (4, 6), clue="any shape may come in: flatten it first"),
+        drawn(rng, 4, (4, 6), clue=FLAT),
         drawn(rng, 3, 999, torch.int64),
         in_group(rng, 5, (1, 3, 4), 12),
     ]
@@ -98,14 +99,7 @@ EXERCISE = Exercise(
         """,
     ),
     passed="every rank sends exactly (n-1)/n of the tensor, to its neighbour",
-    contract=Contract(
-        anew=True,
-        takes="any shape whose number of elements divides by n; the result is flat",
-        dtypes=("float32", "float64", "bfloat16", "int64"),
-        transposed=True,
-        groups=True,
-        allowed=POINT_TO_POINT,
-        separate=True,
-        sends="each rank sends (n-1)/n of the tensor, to its neighbour in the ring",
+    contract=half_of_ring(
+        " whose number of elements divides by n", "(n-1)/n of the tensor", separate=True
     ),
 )

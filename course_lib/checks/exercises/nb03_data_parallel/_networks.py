@@ -11,7 +11,6 @@ from course_lib.checks.exercise import Finding
 from course_lib.checks.glimpse import glimpse
 
 INPUTS, OUTPUTS = 4, 2
-BACKWARD = "check: backward"  # the span around loss.backward()
 EXACT = 1e-6  # of a parameter's largest gradient: weights such as rows / total may be float32
 
 # Options of `Net`

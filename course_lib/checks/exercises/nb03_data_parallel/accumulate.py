@@ -126,6 +126,7 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         returned = answer(ddp, mean_squares, microbatches, data["max_norm"])
     looking.remove()
     return {
+        "syncs": ddp.require_backward_grad_sync,
         "returned": plain(returned),
         "passes": passes,
         "gradients": {name: plain(p.grad) for name, p in model.named_parameters()},
@@ -176,6 +177,13 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 rank,
                 expected=f"{norm_of(mean):.6g}",
                 got=kind_of(seen["returned"]) if norm is None else f"{norm:.6g}",
+            )
+    for rank, seen in enumerate(observation.values):
+        if not seen["syncs"]:
+            return Finding(
+                "the gradient is right, but ddp is left without synchronisation, and the next step "
+                "would send nothing: `with ddp.no_sync():` puts it back at its end",
+                rank,
             )
     return (_bytes(case, observation) if n > 1 else None) or _passes(case, observation)
 

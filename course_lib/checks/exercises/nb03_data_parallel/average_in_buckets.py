@@ -8,11 +8,11 @@ average_in_buckets(model, bucket_bytes) -> synchronize
     leaves the average over the ranks in every .grad.
 """
 
-import itertools
 import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,14 +22,14 @@ from torch.profiler import record_function
 
 from course_lib.checks import compare
 from course_lib.checks.answers import kind_of, plain
-from course_lib.checks.contract import Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.contract import Contract, Waits
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
+from course_lib.checks.marks import BACKWARD, never_ready, ready
 from course_lib.checks.shares import rows
 from course_lib.observe import CommEvent
 from course_lib.text import counted
 
 from ._networks import (
-    BACKWARD,
     BRANCH,
     CROSSED,
     FROZEN,
@@ -61,14 +61,20 @@ _STUCK = (
 )
 
 
+_NEVER = Clue(
+    "an unused layer never has a gradient. A bucket that waits for it never leaves, so send it in "
+    "synchronize, with zeros where .grad is None",
+    "NoneType",
+)
+
+
 def _cases(rng: random.Random) -> list[Case]:
     return [
         _case(rng, 2, [], 112),  # which the last two gradients fill to the byte
         _case(rng, 3, [FROZEN], 1),
         _case(rng, 2, [TIED, CROSSED], 10_000),
         _case(rng, 1, [FROZEN], 100),
-        _case(rng, 2, [UNUSED], 300, "an unused layer never has a gradient. A bucket that waits "
-              "for it never leaves, so send it in synchronize, with zeros where .grad is None"),
+        _case(rng, 2, [UNUSED], 300, _NEVER),
         _case(rng, 3, [BRANCH, FROZEN], 150, _STUCK),
         _case(rng, 4, [UNUSED, TIED, BRANCH], 400, _STUCK),
     ]  # fmt: skip
@@ -96,30 +102,43 @@ def _rows_of_all_steps(case: Case, rank: int) -> list[int]:
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank, data = dist.get_rank(), case.data
     model = make(data, with_branch=rank == 0)
-    ready: dict[str, float] = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:  # before the answer's own hooks, so each comes first
-            parameter.register_post_accumulate_grad_hook(
-                lambda _, name=name: ready.update({name: time.monotonic()})
-            )
+    line = _Line(model)  # before the answer's own hooks, so each of its hooks comes first
     synchronize = answer(model, data["bucket_bytes"])
     if not callable(synchronize):
         return {"synchronize": plain(synchronize)}
     half_way: list[float] = []
     model.first.register_forward_hook(lambda _, __, h: _note_arrival(h, half_way))
-    seen, moments = [], []
+    seen = []
     for step in range(_STEPS):
-        ready.clear()
         rows = _rows(case, step, rank)
         loss = mean_squares(model(data["x"][rows]), data["y"][rows])
         with record_function(BACKWARD):
             loss.backward()
-        moments.append(dict(ready))
+        line.end_of_backward()
         synchronize()
         seen.append({name: plain(p.grad) for name, p in model.named_parameters()})
         _descend(model)
         model.zero_grad()
-    return {"gradients": seen, "half_way": half_way, "ready": moments}
+    return {"gradients": seen, "half_way": half_way}
+
+
+class _Line:
+    """The parameters in the order in which buckets are filled: marks whose gradient is there."""
+
+    def __init__(self, model: nn.Module):
+        self._line = [p for p in reversed(list(model.parameters())) if p.requires_grad]
+        for place, parameter in enumerate(self._line):
+            parameter.register_post_accumulate_grad_hook(partial(self._arrived, place))
+        self._waiting = set(range(len(self._line)))
+
+    def _arrived(self, place: int, parameter: nn.Parameter) -> None:
+        ready(place, parameter.nbytes)
+        self._waiting.discard(place)
+
+    def end_of_backward(self) -> None:
+        for place in self._waiting:
+            never_ready(place, self._line[place].nbytes)
+        self._waiting = set(range(len(self._line)))
 
 
 def _note_arrival(output: torch.Tensor, times: list[float]) -> None:
@@ -222,7 +241,7 @@ def _stepped(model: nn.Module, state: dict[str, torch.Tensor], by: Gradients) ->
 
 
 def _structure(case: Case, observation: Observation) -> Finding | None:
-    """Few all-reduces, none too large, in time, and nobody waits for them inside backward."""
+    """Few all-reduces, none too large, of every gradient once, and not from the first on."""
     data = case.data
     room = data["bucket_bytes"]
     sizes = [p.nbytes for p in reversed(list(make(data).parameters())) if p.requires_grad]
@@ -243,12 +262,7 @@ def _structure(case: Case, observation: Observation) -> Finding | None:
         each = len(events) // _STEPS
         for step in range(_STEPS):
             of_step = events[step * each : (step + 1) * each]
-            finding = (
-                _in_time(case, of_step, seen["half_way"][step], rank)
-                or _waits(of_step, seen["half_way"][step], rank)
-                or _held_back(case, of_step, seen["ready"][step], rank)
-            )
-            if finding:
+            if finding := _turned(of_step, seen["half_way"][step], rank):
                 return finding
     return None
 
@@ -286,81 +300,18 @@ def _sizes(
     return None
 
 
-def _may_wait(case: Case, rank: int) -> bool:
-    """Whether the first bucket may hold what never comes, and all others are behind it."""
-    options = case.data["options"]
-    return UNUSED in options or (BRANCH in options and rank != 0)
-
-
-def _in_time(case: Case, events: list[CommEvent], half_way: float, rank: int) -> Finding | None:
+def _turned(events: list[CommEvent], half_way: float, rank: int) -> Finding | None:
     """`half_way` is when backward came to the first layer: the last layer's gradients are ready."""
-    if _may_wait(case, rank):
+    inside = [event for event in events if BACKWARD in event.spans]
+    if len(inside) < 2 or any(event.issued < half_way for event in inside):
         return None
-    if late := [event for event in events if BACKWARD not in event.spans]:
-        return Finding(
-            "the gradients are right, but all-reduces began after backward had ended, when nothing "
-            "is left to hide them behind: start each bucket in the hook that completes it",
-            rank,
-            expected="every all-reduce issued inside backward",
-            got=f"{len(late)} of {len(events)} issued after it",
-        )
-    if len(events) > 1 and not any(event.issued < half_way for event in events):
-        return Finding(
-            "the gradients are right, but all of them went out when backward was at its end. "
-            "Backward makes the last layer's gradients first: fill buckets from the last parameter "
-            "to the first",
-            rank,
-            expected="an all-reduce issued before backward comes to the first layer",
-            got="none",
-        )
-    return None
-
-
-def _held_back(
-    case: Case, events: list[CommEvent], ready: dict[str, float], rank: int
-) -> Finding | None:
-    """A bucket has left when the next gradient after its last one is ready."""
-    if _may_wait(case, rank):
-        return None
-    sizes = {n: p.nbytes for n, p in reversed(list(make(case.data).named_parameters()))}
-    behind = itertools.accumulate(sizes[name] for name in sizes if name in ready)
-    line = list(zip((name for name in sizes if name in ready), behind, strict=True))
-    sent = 0
-    for event in events:
-        sent += event.nbytes
-        complete = max((ready[name] for name, end in line if end <= sent), default=0.0)
-        following = min((moment for moment in ready.values() if moment > complete), default=None)
-        if BACKWARD in event.spans and following is not None and event.issued > following:
-            return Finding(
-                "the gradients are right, but a bucket that was complete, with all before it gone, "
-                "waited for gradients of others: let each hook send what is complete",
-                rank,
-                expected="a bucket leaves before the next gradient is ready",
-                got="one that left after it",
-            )
-    return None
-
-
-def _waits(events: list[CommEvent], half_way: float, rank: int) -> Finding | None:
-    for event, following in itertools.pairwise(events):
-        if event.blocking or (event.waited is not None and event.waited <= following.issued):
-            return Finding(
-                "the gradients are right, but the hook waits for its all-reduce, and backward with "
-                "it: pass async_op=True, keep the handle, and wait in synchronize",
-                rank,
-                expected="the next all-reduce issued while this one is under way",
-                got="each all-reduce waited for before the next was issued",
-            )
-    for event in events:
-        if event.waited is not None and event.waited < half_way:
-            return Finding(
-                "the gradients are right, but a hook waits for an all-reduce, and backward with "
-                "it: wait in synchronize",
-                rank,
-                expected="no wait before backward comes to the first layer",
-                got="an all-reduce waited for before that",
-            )
-    return None
+    return Finding(
+        "the gradients are right, but all of them went out when backward was at its end. Backward "
+        "makes the last layer's gradients first: fill buckets from the last parameter to the first",
+        rank,
+        expected="an all-reduce issued before backward comes to the first layer",
+        got="none",
+    )
 
 
 EXERCISE = Exercise(
@@ -396,7 +347,7 @@ EXERCISE = Exercise(
         takes="models that start equal; parameters frozen, shared or unused",
         allowed=frozenset({"all_reduce"}),
         sends="every gradient once, in buckets of at most `bucket_bytes`, except for a larger one",
-        overlaps="a bucket leaves when its last gradient is ready and those before it have left",
+        waits=(Waits(op="all_reduce", begins="backward", promptly=True, outlasts="backward"),),
         may=frozenset({"hooks"}),
     ),
     points=3,

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 from course_lib.checks.shares import rows
 
@@ -50,8 +50,11 @@ def _cases(rng: random.Random) -> list[Case]:
             rng,
             [1, 1, 1, 0],
             [],
-            clue="rank 3 has no rows: it has no gradient of its own (.grad is None, and the mean "
-            "over no rows is nan), but it must take part in every all-reduce, with zeros",
+            clue=Clue(
+                "rank 3 has no rows: it has no gradient of its own (.grad is None, and the mean "
+                "over no rows is nan), but it must take part in every all-reduce, with zeros",
+                "NoneType",
+            ),
         ),
     ]
 

@@ -29,6 +29,7 @@ def _efficiency_cases(rng: random.Random) -> list[Case]:
         (10, 20, [20], [40], 0.5, 0.25),
         (10, 20, [8, 20], [200, 4], 1.0, 0.05),  # a pause, then a small last one
         (1, 2, [], [], 1.0, 1.0),  # one GPU
+        (10, 20, [12, 8, 20], [10, 30, 5], 0.5, 0.3),  # the second is ready first, and waits
         *drawn,
     ]
     return [_efficiency_case(*case) for case in cases]

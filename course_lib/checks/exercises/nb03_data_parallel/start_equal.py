@@ -71,7 +71,7 @@ def _case(rng: random.Random, world_size: int, options: list[str]) -> Case:
         {
             name: torch.randn(t.shape, generator=generator)
             if t.is_floating_point()
-            else torch.randint(1, 10**6, t.shape, generator=generator)
+            else torch.randint(2**53, 2**60, t.shape, generator=generator)
             for name, t in Model(options).held().items()
         }
         for _ in range(world_size)
@@ -159,13 +159,19 @@ def _objects(case: Case, observation: Observation) -> Finding | None:
 
 def _bytes(case: Case, observation: Observation) -> Finding | None:
     """Every tensor travels once."""
-    once = sum(tensor.nbytes for tensor in case.data["values"][0].values())
+    tensors = case.data["values"][0].values()
+    once = sum(tensor.nbytes for tensor in tensors)
+    dtypes = {str(tensor.dtype).removeprefix("torch.") for tensor in tensors}
     for rank in range(case.world_size):
-        nbytes = sum(event.nbytes for event in observation.trace.of(rank))
+        events = observation.trace.of(rank)
+        nbytes = sum(event.nbytes for event in events)
         if nbytes != once and case.world_size > 1:
+            others = sorted({event.dtype.removeprefix("torch.") for event in events} - dtypes)
+            why = ": is a shared weight sent under both of its names?" if nbytes > once else ""
+            if others:
+                why = f": some travel as {others[0]}, which none of them is"
             return Finding(
-                "the values are right, but not every tensor was broadcast exactly once"
-                + (": is a shared weight sent under both of its names?" if nbytes > once else ""),
+                f"the values are right, but not every tensor was broadcast exactly once{why}",
                 rank,
                 expected=f"{once} bytes broadcast",
                 got=f"{nbytes} bytes",

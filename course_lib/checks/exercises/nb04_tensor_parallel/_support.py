@@ -15,9 +15,9 @@ from course_lib.checks import compare
 from course_lib.checks.answers import plain
 from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.checks.exercises._operations import Operations
+from course_lib.checks.marks import BACKWARD, FORWARD
 from course_lib.observe import CommEvent
 
-FORWARD, BACKWARD = "check: forward", "check: backward"
 ALL_REDUCE = frozenset({"all_reduce"})
 
 Tensors = dict[str, torch.Tensor]

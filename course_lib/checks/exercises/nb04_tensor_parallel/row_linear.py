@@ -13,11 +13,11 @@ import torch.distributed as dist
 
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.marks import FORWARD
 from course_lib.checks.shares import along
 
 from ._linears import linear_cases
 from ._support import (
-    FORWARD,
     Exact,
     layer_pass,
     messages_of,

@@ -18,13 +18,12 @@ import torch.nn.functional as F
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
+from course_lib.checks.marks import BACKWARD, FORWARD
 from course_lib.checks.reference import added, gradient
 from course_lib.checks.shares import along
 from course_lib.text import counted
 
 from ._support import (
-    BACKWARD,
-    FORWARD,
     Exact,
     Tensors,
     layer_pass,
@@ -104,10 +103,13 @@ def _exact(case: Case) -> Exact:
     outputs = parts(y.detach(), t, 0)
     if t == 1:
         return Exact(outputs, gradients, [_output_looks(case, 0)])
+    residual = parts(data["weights"], t, 0)
+    all_mlps = added(each["x"] - own for each, own in zip(gradients, residual, strict=True))
+    with_f = "what comes if x takes an f: its gradient is complete, and f adds other tokens' to it"
     looks = [
         {
             "gain": {"only that of this rank's tokens: add it up over the ranks": own},
-            "x": _gradient_looks(case, rank),
+            "x": {**_gradient_looks(case, rank), with_f: residual[rank] + all_mlps},
         }
         for rank, own in enumerate(own_gain)
     ]

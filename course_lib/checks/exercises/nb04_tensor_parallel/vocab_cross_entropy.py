@@ -16,14 +16,13 @@ import torch.nn.functional as F
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
+from course_lib.checks.marks import BACKWARD, FORWARD
 from course_lib.checks.reference import added
 from course_lib.checks.shares import along
 from course_lib.text import counted
 
 from ._support import (
     ALL_REDUCE,
-    BACKWARD,
-    FORWARD,
     Exact,
     Tensors,
     collectives,
@@ -147,9 +146,17 @@ def _mistakes(logits: torch.Tensor, targets: torch.Tensor, t: int) -> Tensors:
     columns = [(targets - r * size) for r in ranks]
     mine = [(c >= 0) & (c < size) for c in columns]
 
-    def at_target(z: torch.Tensor, r: int, zeros: bool = True) -> torch.Tensor:
-        found = z.gather(-1, columns[r].clamp(0, size - 1).unsqueeze(-1)).squeeze(-1)
-        return found * mine[r] if zeros else found
+    def at_target(z: torch.Tensor, r: int) -> torch.Tensor:
+        return at(z, columns[r].clamp(0, size - 1)) * mine[r]
+
+    def at(z: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
+        return z.gather(-1, column.unsqueeze(-1)).squeeze(-1)
+
+    others = {
+        "the nearest of its own": [c.clamp(0, size - 1) for c in columns],
+        "its first": [c * m for c, m in zip(columns, mine, strict=True)],
+        "one by modulo": [targets % size] * t,
+    }
 
     shifted = [part - largest.unsqueeze(-1) for part in own]
     by_rank = [part - part.amax(-1, keepdim=True) for part in own]
@@ -168,9 +175,13 @@ def _mistakes(logits: torch.Tensor, targets: torch.Tensor, t: int) -> Tensors:
         "target's logit as well": (
             total.log() - added(at_target(p, r) for r, p in enumerate(own))
         ).mean(),
-        "what comes out if ranks that do not have the target add some other logit: they add zero": (
-            total.log() - added(at_target(z, r, zeros=False) for r, z in enumerate(shifted))
-        ).mean(),
+        **{
+            "what comes out if ranks that do not have the target add some other logit "
+            f"({which}): they add zero": (
+                total.log() - added(at(z, c) for z, c in zip(shifted, chosen, strict=True))
+            ).mean()
+            for which, chosen in others.items()
+        },
         "log of the sum without the target's logit": total.log().mean(),
         "the loss with the wrong sign": (target - total.log()).mean(),
     }

@@ -15,13 +15,12 @@ import torch.nn.functional as F
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
+from course_lib.checks.marks import BACKWARD, FORWARD
 from course_lib.checks.shares import along
 from course_lib.text import counted
 
 from ._support import (
     ALL_REDUCE,
-    BACKWARD,
-    FORWARD,
     Exact,
     layer_pass,
     messages_of,
@@ -77,12 +76,19 @@ def _judge_embedding(case: Case, observation: Observation) -> Finding | None:
         F.embedding((data["tokens"] - r * size) * (data["tokens"] // size == r), part)
         for r, part in enumerate(parts(data["rows"], t, 0))
     )
+    unshifted = sum(
+        F.embedding(data["tokens"] * (data["tokens"] < size), part)
+        * (data["tokens"] < size).unsqueeze(-1)
+        for part in parts(data["rows"], t, 0)
+    )
     for look in looks if t > 1 else []:
         unzeroed = "a sum of several rows: a rank puts zeros where the symbol is not its own"
         look |= {
             unzeroed: clamped,
             f"{unzeroed}, not its first row": first,
             f"{unzeroed} (modulo is no way round)": wrapped,
+            "what comes if every rank looks up symbols 0, 1, ...: the rows of rank r begin with "
+            "symbol r * len(rows)": unshifted,
         }
     gradients = [{"rows": part} for part in parts(rows.grad, t, 0)]
     return (

@@ -17,8 +17,8 @@ import torch.distributed as dist
 
 from course_lib.checks import traffic_limits
 from course_lib.checks.answers import kind_of, plain
-from course_lib.checks.contract import POINT_TO_POINT, Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.contract import POINT_TO_POINT, Contract, Waits
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 from course_lib.checks.shares import by_rank, only
 from course_lib.text import counted
@@ -59,7 +59,11 @@ def _cases(rng: random.Random) -> list[Case]:
             rng,
             "1 stage, 3 microbatches",
             _gpipe(1, 3),
-            clue="one rank is first and last at once: nothing is sent or received",
+            clue=Clue(
+                "one rank is first and last at once: nothing is sent or received",
+                "rank of the current process",
+                "invalid",
+            ),
         ),
         _case(rng, "1F1B, 4 stages, 6 microbatches, one stage partly frozen", _one_f_one_b(4, 6)),
         _case(
@@ -282,6 +286,7 @@ EXERCISE = Exercise(
         sends="for each microbatch one message to the next rank and one back",
         holds="the activations of the microbatches that the row has in flight, and what is still "
         "being sent",
+        waits=(Waits(op="send", reaches="pass"),),
     ),
     points=3,
 )

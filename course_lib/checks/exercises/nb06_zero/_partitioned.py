@@ -3,10 +3,12 @@
 import random
 
 from course_lib.checks import traffic_limits
-from course_lib.checks.exercise import Case, Finding, Observation
+from course_lib.checks.contract import Contract, Waits
+from course_lib.checks.exercise import Case, Clue, Finding, Observation
 from course_lib.checks.exercises._training import (
     ADAM,
     FROZEN,
+    MOMENTUM,
     STEPS,
     TIED,
     TINY,
@@ -21,22 +23,49 @@ SIZE = 8  # bytes of a float64
 ALONE = "one rank owns everything: the same lines must work with nobody to talk to"
 
 
-FEW = "more ranks than elements: some ranks own nothing but padding"
+FEW = Clue("more ranks than elements: some ranks own nothing but padding", "size", "IndexError")
 
 
-CHOSEN = (
+CHOSEN = Clue(
     "a frozen parameter has no gradient and needs no state: take those with requires_grad; "
-    "model.parameters() lists a shared one once"
+    "model.parameters() lists a shared one once",
+    "NoneType",
+    "register a hook",
 )
 
 
-def a_case(
+def cases(rng: random.Random, alone: str, *, equal_start: bool) -> list[Case]:
+    """alone: what the model has where there is one rank. equal_start: whether all ranks do."""
+    return [
+        _case(rng, 2, MOMENTUM, [], equal_start=True),
+        _case(rng, 3, ADAM, [], equal_start=equal_start),
+        _case(rng, 4, MOMENTUM, [FROZEN, TIED], equal_start=equal_start, clue=CHOSEN),
+        _case(rng, 1, ADAM, [alone], equal_start=equal_start, clue=ALONE),
+        _case(rng, 5, ADAM, [TINY], equal_start=equal_start, clue=FEW),
+    ]
+
+
+def contract(start: str, holds: str, *, gradients: bool, waits: tuple[Waits, ...] = ()) -> Contract:
+    """start: how the ranks do. gradients: whether the model's own may stay between steps."""
+    return Contract(
+        changes=("model",),
+        takes=f"ranks that start {start}; a model with frozen and shared parameters",
+        allowed=ALLOWED,
+        sends="in a step 2(n-1)/n of the model, padded",
+        holds=f"between steps a rank holds, beside the model{holds}",
+        held=lambda case, rank: held(case, gradients=gradients),
+        waits=waits,
+        may=frozenset({"hooks"}),
+    )
+
+
+def _case(
     rng: random.Random,
     world_size: int,
     kind: str,
     options: list[str],
     *,
-    equal_start: bool = False,
+    equal_start: bool,
     clue: str = "",
 ) -> Case:
     data = training_data(rng, world_size, options, equal_start)

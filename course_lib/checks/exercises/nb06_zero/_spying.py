@@ -24,11 +24,11 @@ from course_lib.checks.exercises._training import (
     make_optimizer,
     trainable,
 )
+from course_lib.checks.marks import BACKWARD
 from course_lib.checks.reference import moved
 from course_lib.observe import Trace
 
 TRAINING = "check: training"  # the span around all steps: what came before is preparation
-BACKWARD = "check: backward"
 
 
 class Spy:

@@ -9,6 +9,9 @@ from collections.abc import Callable, Sequence
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.profiler import record_function
+
+from course_lib.checks.marks import meanwhile, message
 
 Log = list[tuple[str, int]]
 
@@ -39,10 +42,11 @@ class Layer(nn.Module):
 class Unit:
     """A layer of which a rank keeps a part; `log` tells what was done to all of them, in order."""
 
-    def __init__(self, number: int, module: Layer, log: Log):
+    def __init__(self, number: int, module: Layer, log: Log, last: int):
         n, rank = dist.get_world_size(), dist.get_rank()
         self.module = module
-        self._number, self._log = number, log
+        self._number, self._log, self._last = number, log, last
+        self._gathers = 0
         self._parameters = list(module.parameters())
         full = padded([p.detach() for p in self._parameters], n)
         self.shard = nn.Parameter(full.chunk(n)[rank].clone())
@@ -59,7 +63,9 @@ class Unit:
         self._arrived = False
         self._full.untyped_storage().resize_(self._bytes)
         parts = list(self._full.chunk(dist.get_world_size()))
-        work = dist.all_gather(parts, self.shard.detach(), async_op=True)
+        with record_function(message(_gather_of(self._number, self._gathers))):
+            work = dist.all_gather(parts, self.shard.detach(), async_op=True)
+        self._gathers += 1
         return _Handle(work, self._waited)
 
     def release(self) -> None:
@@ -84,6 +90,10 @@ class Unit:
         """Forward ("F") or backward ("B"). Without parameters it would read freed memory."""
         number, last = self._number, self._log[-1] if self._log else ("", -1)
         self._note(what)
+        way, following = ("forward", number + 1) if what == "F" else ("backward", number - 1)
+        if 0 <= following <= self._last:
+            with meanwhile(f"layer {number} runs {way}", _gather_of(following, what == "B")):
+                pass
         there = self._arrived and self._full.untyped_storage().nbytes() > 0
         if there or not self._bytes:
             return
@@ -100,7 +110,6 @@ class Unit:
                 "h = output.detach().requires_grad_(). Else gather the layer again, and wait for "
                 "the handle, before its backward"
             )
-        way = "forward" if what == "F" else "backward"
         raise RuntimeError(
             f"layer {number} runs {way}, and its parameters are not there: gather it, and wait for "
             "the handle, before it runs; release it after"
@@ -114,6 +123,11 @@ class Unit:
 
     def _note(self, what: str) -> None:
         self._log.append((what, self._number))
+
+
+def _gather_of(number: int, before: int) -> str:
+    """What a gather is called, by how many came before: the second one is for backward."""
+    return f"the gather of layer {number}" + " for its backward pass" * min(before, 1)
 
 
 class _Handle:

@@ -17,7 +17,7 @@ from torch import nn
 from course_lib.checks import compare
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
 from course_lib.checks.reference import Reference
 from course_lib.checks.shares import by_rank, each
@@ -26,14 +26,23 @@ from course_lib.text import counted, listed
 _RELATIVE = 1e-5  # torch's own clipping adds 1e-6 to the norm
 
 
-_LEAVING = (
+_LEAVING = Clue(
     "every rank must call the all-reduce, even one with empty shards or without any gradient: else "
-    "the others wait for it"
+    "the others wait for it",
+    "NoneType",
+    "empty",
 )
 
 
-_MISSING = "a parameter whose .grad is None counts nothing, and one after it may have a gradient"
-_ZERO = "without any gradient the norm is 0, and nothing can be divided by it"
+_MISSING = Clue(
+    "a parameter whose .grad is None counts nothing, and one after it may have a gradient",
+    "NoneType",
+)
+_ZERO = Clue(
+    "without any gradient the norm is 0, and nothing can be divided by it",
+    "ZeroDivisionError",
+    "empty",
+)
 _DIGITS = "the square of a float16 number may be more than float16 holds: add up in float32 or more"
 
 
@@ -115,15 +124,20 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     shards, replicated = _own(case, rank)
     for parameter, gradient in zip([*parameters, *copies], [*shards, *replicated], strict=True):
         parameter.grad = None if gradient is None else gradient.clone()
-    before = [p.grad for p in (*parameters, *copies)]
+    before = [_place(p.grad) for p in (*parameters, *copies)]
     returned = answer(parameters, copies, case.data["max_norm"])
-    after = [p.grad for p in (*parameters, *copies)]
+    after = [_place(p.grad) for p in (*parameters, *copies)]
     return {
-        "same": all(one is other for one, other in zip(before, after, strict=True)),
+        "same": before == after,
         "returned": plain(returned),
         "shards": [plain(p.grad) for p in parameters],
         "replicated": [plain(p.grad) for p in copies],
     }
+
+
+def _place(gradient: torch.Tensor | None) -> tuple[int, int] | None:
+    """Which object it is, and where its numbers lie."""
+    return None if gradient is None else (id(gradient), gradient.data_ptr())
 
 
 def _squares(tensors: _Gradients) -> float:

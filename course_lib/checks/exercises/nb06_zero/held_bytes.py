@@ -14,7 +14,7 @@ from torch import nn
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import held_bytes
 from course_lib.checks.numbers import number
 
@@ -60,8 +60,10 @@ _KINDS = {
 
 
 _CLUES = {
-    "none": "None has no bytes",
-    "once": "a generator has no length and no index, and is empty after one pass",
+    "none": Clue("None has no bytes", "NoneType"),
+    "once": Clue(
+        "a generator has no length and no index, and is empty after one pass", "generator"
+    ),
 }
 
 

@@ -18,9 +18,10 @@ from torch.profiler import record_function
 
 from course_lib.checks import compare, traffic_limits
 from course_lib.checks.answers import kind_of
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import exactly
+from course_lib.checks.marks import label_of
 from course_lib.checks.reference import gradient, moved
 from course_lib.checks.shares import along
 from course_lib.text import counted
@@ -33,7 +34,7 @@ _SIZE = 8  # bytes of a float64
 _ASKED = "a tuple of three is expected: the shard, and the functions gather and release"
 
 
-_GATHER = "check: gather"
+_GATHER = label_of("gather")
 
 
 def _layer(case: Case) -> nn.Linear:
@@ -103,6 +104,8 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         if not hasattr(work, "wait"):
             return {**seen, "handle": kind_of(work)}
         work.wait()
+        if empty := _without_memory(layer):
+            return {**seen, "empty": empty}
         seen["gathered"] = _copies(layer)
         seen["full"] = held_bytes(layer.parameters())
         # What autograd saves for backward is this storage, whatever the parameter becomes.
@@ -131,6 +134,14 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     return seen
 
 
+def _without_memory(layer: nn.Module) -> str:
+    """The first parameter that nobody may read; "" if all have their memory."""
+    for name, p in layer.named_parameters():
+        if p.untyped_storage().nbytes() < p.numel() * p.element_size():
+            return name
+    return ""
+
+
 def _copies(layer: nn.Module) -> dict[str, torch.Tensor]:
     return {name: p.detach().clone() for name, p in layer.named_parameters()}
 
@@ -143,33 +154,16 @@ def _flat(case: Case) -> torch.Tensor:
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
-    for right in (_form, _memory, _use):
+    for right in (_form, _gathered, _memory, _use):
         for rank, seen in enumerate(observation.values):
             if finding := right(case, seen, rank):
                 return finding
-    if finding := _waits_itself(observation):
-        return finding
     part = _flat(case).shape[1]
     count = 3 * (case.world_size - 1) * part * _SIZE
     for rank in range(case.world_size):
         rule = "a gather brings each rank the parts of the others, and the rank has its own"
         if finding := traffic_limits.sent(during_training(observation), rank, count, count, rule):
             return finding
-    return None
-
-
-def _waits_itself(observation: Observation) -> Finding | None:
-    """gather comes back while its all-gather is under way."""
-    trace = observation.trace
-    ends = {label.rank: label.end for label in trace.labels if label.name == _GATHER}
-    for event in trace.events:
-        if _GATHER in event.spans and (event.blocking or (event.waited or 9e99) < ends[event.rank]):
-            return Finding(
-                "the layer is right, but gather waits for its own all-gather, so nothing can be "
-                "computed meanwhile: start it with async_op=True, and return the handle without "
-                "waiting",
-                event.rank,
-            )
     return None
 
 
@@ -200,6 +194,16 @@ def _form(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
             got=seen["handle"],
         )
     return None
+
+
+def _gathered(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
+    if "empty" not in seen:
+        return None
+    return Finding(
+        f"after gather and its wait() {seen['empty']!r} still has no memory: gather gets back what "
+        "release took away, full.untyped_storage().resize_(nbytes), and gathers into full itself",
+        rank,
+    )
 
 
 def _memory(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
@@ -306,6 +310,10 @@ EXERCISE = Exercise(
         """,
     ),
     passed="a layer takes an n-th of its memory at rest, and backward still works",
-    contract=Contract(moves=("layer",), allowed=frozenset({"all_gather"})),
+    contract=Contract(
+        moves=("layer",),
+        allowed=frozenset({"all_gather"}),
+        waits=(Waits(op="all_gather", outlasts="gather"),),
+    ),
     points=2,
 )

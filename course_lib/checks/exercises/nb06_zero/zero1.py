@@ -6,35 +6,18 @@ zero1(model, make_optimizer) -> step
     state a rank holds an n-th. make_optimizer(parameters) makes the optimizer to use.
 """
 
-import random
+from functools import partial
 
-from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises._training import (
-    ADAM,
-    FROZEN,
-    MOMENTUM,
-    TIED,
-    TINY,
-)
+from course_lib.checks.exercises._training import FROZEN
 from course_lib.checks.shares import along, by_rank
 
-from ._partitioned import ALLOWED, ALONE, CHOSEN, FEW, a_case, held, wrong_state, wrong_traffic
+from ._partitioned import cases, contract, wrong_state, wrong_traffic
 from ._spying import (
     during_training,
     train_on_rank,
     wrong_training,
 )
-
-
-def _zero1_cases(rng: random.Random) -> list[Case]:
-    return [
-        a_case(rng, 2, MOMENTUM, [], equal_start=True),
-        a_case(rng, 3, ADAM, []),
-        a_case(rng, 4, MOMENTUM, [FROZEN, TIED], clue=CHOSEN),
-        a_case(rng, 1, ADAM, [FROZEN], clue=ALONE),
-        a_case(rng, 5, ADAM, [TINY], clue=FEW),
-    ]
 
 
 def _judge_zero1(case: Case, observation: Observation) -> Finding | None:
@@ -48,7 +31,7 @@ def _judge_zero1(case: Case, observation: Observation) -> Finding | None:
 EXERCISE = Exercise(
     module=__name__,
     signature="(model, make_optimizer)",
-    cases=_zero1_cases,
+    cases=partial(cases, alone=FROZEN, equal_start=False),
     on_rank=train_on_rank,
     own={"states": by_rank, "x": along(1), "y": along(1)},
     judge=_judge_zero1,
@@ -71,15 +54,11 @@ EXERCISE = Exercise(
         """,
     ),
     passed="the parameters of one process, an n-th of the state, and the traffic of an all-reduce",
-    contract=Contract(
-        changes=("model",),
-        takes="ranks that start unequal; a model with frozen and shared parameters",
-        allowed=ALLOWED,
-        sends="in a step 2(n-1)/n of the model, padded",
-        holds="between steps a rank holds, beside the model and its gradients, an n-th of the "
-        "parameters and of the optimizer's state, and no gradient of its own",
-        held=lambda case, rank: held(case, gradients=True),
-        may=frozenset({"hooks"}),
+    contract=contract(
+        "unequal",
+        " and its gradients, an n-th of the parameters and of the optimizer's state, and no "
+        "gradient of its own",
+        gradients=True,
     ),
     points=2,
     timeout=40,

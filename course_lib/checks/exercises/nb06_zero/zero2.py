@@ -5,47 +5,19 @@ zero2(model, make_optimizer) -> step
     rank's n-th stays, and .grad is None again.
 """
 
-import random
+from functools import partial
 
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import Waits
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises._training import (
-    ADAM,
-    FROZEN,
-    MOMENTUM,
-    TIED,
-    TINY,
-)
+from course_lib.checks.exercises._training import TIED
 from course_lib.checks.shares import along, by_rank
 
-from ._partitioned import (
-    ALLOWED,
-    ALONE,
-    CHOSEN,
-    FEW,
-    SIZE,
-    a_case,
-    held,
-    sizes_of,
-    wrong_state,
-    wrong_traffic,
-)
+from ._partitioned import SIZE, cases, contract, sizes_of, wrong_state, wrong_traffic
 from ._spying import (
-    BACKWARD,
     during_training,
     train_on_rank,
     wrong_training,
 )
-
-
-def _zero2_cases(rng: random.Random) -> list[Case]:
-    return [
-        a_case(rng, 2, MOMENTUM, [], equal_start=True),
-        a_case(rng, 3, ADAM, [], equal_start=True),
-        a_case(rng, 4, MOMENTUM, [FROZEN, TIED], equal_start=True, clue=CHOSEN),
-        a_case(rng, 1, ADAM, [TIED], equal_start=True, clue=ALONE),
-        a_case(rng, 5, ADAM, [TINY], equal_start=True, clue=FEW),
-    ]
 
 
 def _judge_zero2(case: Case, observation: Observation) -> Finding | None:
@@ -55,7 +27,6 @@ def _judge_zero2(case: Case, observation: Observation) -> Finding | None:
         or wrong_state(case, observation)
         or _left(case, observation)
         or wrong_traffic(case, seen)
-        or _early(case, seen)
         or _under_way(case, seen)
     )
 
@@ -95,21 +66,6 @@ def _left(case: Case, observation: Observation) -> Finding | None:
     return None
 
 
-def _early(case: Case, observation: Observation) -> Finding | None:
-    for rank in range(case.world_size if case.world_size > 1 else 0):
-        reduced = [e for e in observation.trace.of(rank) if e.op == "reduce_scatter"]
-        late = sum(BACKWARD not in event.spans for event in reduced)
-        if late:
-            return Finding(
-                "the parameters are right, but reduce-scatters began after backward, so that all "
-                "gradients had to be kept until then",
-                rank,
-                expected="every reduce-scatter issued inside backward",
-                got=f"{late} of {len(reduced)} issued after it",
-            )
-    return None
-
-
 def _under_way(case: Case, observation: Observation) -> Finding | None:
     """A gradient that is being sent is still held: so only a few may be under way at once."""
     n = case.world_size
@@ -134,7 +90,7 @@ def _under_way(case: Case, observation: Observation) -> Finding | None:
 EXERCISE = Exercise(
     module=__name__,
     signature="(model, make_optimizer)",
-    cases=_zero2_cases,
+    cases=partial(cases, alone=TIED, equal_start=True),
     on_rank=train_on_rank,
     own={"states": by_rank, "x": along(1), "y": along(1)},
     judge=_judge_zero2,
@@ -157,15 +113,11 @@ EXERCISE = Exercise(
         """,
     ),
     passed="every gradient is sent inside backward and freed there, for no more traffic",
-    contract=Contract(
-        changes=("model",),
-        takes="ranks that start equal; a model with frozen and shared parameters",
-        allowed=ALLOWED,
-        sends="in a step 2(n-1)/n of the model, padded",
-        holds="between steps a rank holds, beside the model, an n-th of the parameters and of the "
-        "optimizer's state, and no gradient",
-        held=lambda case, rank: held(case, gradients=False),
-        may=frozenset({"hooks"}),
+    contract=contract(
+        "equal",
+        ", an n-th of the parameters and of the optimizer's state, and no gradient",
+        gradients=False,
+        waits=(Waits(op="reduce_scatter", begins="backward"),),
     ),
     points=2,
     timeout=40,

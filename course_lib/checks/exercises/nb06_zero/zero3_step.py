@@ -18,8 +18,8 @@ from torch.nn.functional import mse_loss
 
 from course_lib.checks import compare, traffic_limits
 from course_lib.checks.answers import kind_of, plain
-from course_lib.checks.contract import Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.contract import Contract, Waits
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import exactly
 from course_lib.checks.numbers import close, number
 from course_lib.checks.shares import along
@@ -78,7 +78,10 @@ def _case(
     label += ", x holds tokens" if tokens else ""
     clue = ""
     if tokens:
-        clue = "x may be integers, and needs no gradient: only what passes between layers does"
+        clue = Clue(
+            "x may be integers, and needs no gradient: only what passes between layers does",
+            "require",
+        )
     return Case(world_size, label, data, clue)
 
 
@@ -97,13 +100,14 @@ def _loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank = dist.get_rank()
     log: Log = []
-    units = [Unit(number, layer, log) for number, layer in enumerate(_layers(case))]
+    layers = _layers(case)
+    units = [Unit(number, layer, log, len(layers) - 1) for number, layer in enumerate(layers)]
     try:
         returned = answer(units, case.data["x"][rank], case.data["y"][rank], _loss)
     except RuntimeError as problem:
         if "implicitly created only for scalar outputs" in str(problem):
             # Of torch's own words nobody learns what is missing.
-            problem.args = (f"{problem}. {_NO_GRADIENT}",)
+            problem.args = (_NO_GRADIENT,)
         raise
     return {
         "returned": plain(returned),
@@ -113,12 +117,7 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
-    return (
-        _values(case, observation)
-        or _kept(case, observation)
-        or _prefetched(case, observation)
-        or _traffic(case, observation)
-    )
+    return _values(case, observation) or _kept(case, observation) or _traffic(case, observation)
 
 
 def _values(case: Case, observation: Observation) -> Finding | None:
@@ -189,39 +188,6 @@ def _kept(case: Case, observation: Observation) -> Finding | None:
     return None
 
 
-def _prefetched(case: Case, observation: Observation) -> Finding | None:
-    """When a layer computes, the next one to be needed is on its way."""
-    last = len(case.data["states"]) - 1
-    for rank, seen in enumerate(observation.values):
-        log: Log = seen["log"]
-        for kind, words, ahead in (("F", "forward", 1), ("B", "backward", -1)):
-            for unit in range(last + 1):
-                index, following = log.index((kind, unit)), unit + ahead
-                if not 0 <= following <= last:
-                    continue
-                moments = [
-                    i for i, (w, u) in enumerate(log[:index]) if (w, u) == ("gather", following)
-                ]
-                needed = 1 if kind == "F" else 2
-                if len(moments) < needed:
-                    return Finding(
-                        f"the gradients are right, but when layer {unit} runs {words}, layer "
-                        f"{following} is not on its way yet: start its gather before",
-                        rank,
-                        expected=f"gather {following} before {kind} {unit}",
-                        got=_shown(log[max(0, index - 3) : index + 3]),
-                    )
-                if ("wait", following) in log[moments[-1] : index]:
-                    return Finding(
-                        f"the gradients are right, but layer {following} was waited for before "
-                        f"layer {unit} ran {words}, so nothing overlaps: wait just before its use",
-                        rank,
-                        expected=f"{kind} {unit} before wait {following}",
-                        got=_shown(log[max(0, index - 3) : index + 3]),
-                    )
-    return None
-
-
 def _shown(log: Log) -> str:
     return ", ".join(f"{what} {unit}" for what, unit in log[-8:])
 
@@ -272,10 +238,17 @@ EXERCISE = Exercise(
         runs=lambda arguments: 1,
         changes=("units",),
         moves=("units",),
+        detached=True,
         holds="at most two layers are gathered at any time, and of whole gradients those of one "
         "layer are held",
         causal=False,  # the first layer's weights are gathered, and its gradient needs none of them
         allowed=frozenset({"all_gather", "reduce_scatter"}),
+        waits=(
+            Waits(
+                op="all_gather",
+                during="when a layer runs, the gather of the next one to run is under way",
+            ),
+        ),
     ),
     points=3,
 )

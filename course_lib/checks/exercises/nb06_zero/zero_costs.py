@@ -6,7 +6,9 @@ zero_costs(stage, n) -> (bytes, sent)
     data parallel.
 """
 
+import operator
 import random
+from collections.abc import Callable
 from typing import Any
 
 from course_lib.checks.answers import plain, shown
@@ -65,6 +67,10 @@ def _bytes_cause(got: float, stage: int, n: int) -> str:
     causes = [
         (got == limits[stage] and n > 1, "this is what is left with infinitely many ranks"),
         (
+            n > 1 and stage > 0 and got == _with_optimizer(12, stage, n, operator.floordiv),
+            "// leaves out what does not divide, and / is the division of numbers of any kind",
+        ),
+        (
             stage == 3 and close(got, 16 / n**2, _EXACT),
             "the three parts shrink n-fold each, so their sum does too: once, not twice",
         ),
@@ -82,12 +88,17 @@ def _bytes_cause(got: float, stage: int, n: int) -> str:
         "2 bytes of parameter, 2 of gradient, 12 of optimizer: which of them does this stage "
         "divide by n?"
     )
-    return next((cause for applies, cause in causes if applies), default)
+    return "; or: ".join(cause for applies, cause in causes if applies) or default
 
 
-def _with_optimizer(optimizer: float, stage: int, n: int) -> float:
+def _with_optimizer(
+    optimizer: float,
+    stage: int,
+    n: int,
+    divided: Callable[[float, int], float] = operator.truediv,
+) -> float:
     parts = (optimizer, 2, 2)
-    return sum(part / n if stage > index else part for index, part in enumerate(parts))
+    return sum(divided(part, n) if stage > index else part for index, part in enumerate(parts))
 
 
 def _sent_cause(got: float, want: float, stage: int, n: int) -> str:

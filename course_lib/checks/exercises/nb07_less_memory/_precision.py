@@ -9,7 +9,7 @@ from torch import nn
 from torch.profiler import record_function
 
 from course_lib.checks.answers import kind_of, plain
-from course_lib.checks.exercise import Case, Finding
+from course_lib.checks.exercise import Case, Clue, Finding
 from course_lib.checks.exercises._training import (
     ADAM,
     FROZEN,
@@ -20,7 +20,7 @@ from course_lib.checks.exercises._training import (
     trainable,
 )
 from course_lib.checks.glimpse import glimpse
-from course_lib.checks.laws.held import BACKWARD
+from course_lib.checks.marks import BACKWARD
 
 STEPS = 60
 
@@ -63,7 +63,8 @@ def _case(rng: random.Random, kind: str, options: list[str]) -> Case:
     }
     traits = {FROZEN: "a frozen layer", TIED: "a shared weight"}
     having = f", with {' and '.join(traits[option] for option in options)}" if options else ""
-    clue = "a frozen parameter has no gradient: take those with requires_grad" if options else ""
+    frozen = Clue("a frozen parameter has no gradient: take those with requires_grad", "NoneType")
+    clue = frozen if options else ""
     return Case(1, f"{STEPS} small steps of {kind} in bfloat16{having}", data, clue)
 
 
@@ -135,13 +136,16 @@ def train(case: Case, answer: Callable, bus: Bus | None = None) -> dict[str, Any
     began = bus.down if bus else 0
     if bus:
         bus.down = bus.up = 0
-    for _ in range(STEPS):
+    for number in range(STEPS):
         with record_function(BACKWARD):
             for name, gradient in gradients.items():
                 named[name].grad = gradient.clone()
-        step()
+        _call(step, first=number == 0)
         if changed := _other_dtype(named):
             return {"changed in step": changed}
+        others = [n for n, p in model.named_parameters() if p is not named[n]]
+        if others:
+            return {"replaced": others[0]}
     masters = maker.parameters()
     return {
         "after": {name: plain(p) for name, p in named.items()},
@@ -155,6 +159,20 @@ def train(case: Case, answer: Callable, bus: Bus | None = None) -> dict[str, Any
         "gradients": maker.gradients,
         "sum": sum(float(p.detach().double().sum()) for p in masters),
     }
+
+
+def _call(step: Callable[[], Any], first: bool) -> None:
+    try:
+        step()
+    except (AttributeError, TypeError) as problem:
+        if not first and "NoneType" in str(problem):
+            # Of Python's own words nobody learns what is missing.
+            problem.args = (
+                f"{problem}. The first step went well, and the parameters that learn have their "
+                "gradients again. What has none is another tensor that took a parameter's place in "
+                "your list: write into the parameter itself, p.copy_(copy)",
+            )
+        raise
 
 
 def _other_dtype(named: dict[str, nn.Parameter]) -> str:
@@ -211,6 +229,12 @@ def values(case: Case, seen: dict[str, Any]) -> Finding | None:
             "memory, and p.copy_(copy) rounds into its own",
             expected="parameters in bfloat16",
             got=seen["changed in step"],
+        )
+    if "replaced" in seen:
+        return Finding(
+            f"after step {seen['replaced']!r} of the model is another parameter: whoever holds "
+            "the old one, as your own list does, gets no gradient any more. Write into it, "
+            "p.copy_(copy)",
         )
     results = wanted(case)
     for name, want in results.items():

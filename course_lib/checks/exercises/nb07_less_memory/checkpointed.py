@@ -127,7 +127,8 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     if not isinstance(seen["output"], torch.Tensor):
         kind = kind_of(seen["output"])
         return Finding("return the output of the last layer", expected="a tensor", got=kind)
-    if finding := compare.mismatch(seen["output"], exactly(output.detach()), 0):
+    looks = _output_looks(case, seen)
+    if finding := compare.mismatch(seen["output"], exactly(output.detach()), 0, looks):
         return Finding(f"the output: {finding.likely}", expected=finding.expected, got=finding.got)
     if "cut" in seen:
         return Finding(
@@ -155,6 +156,26 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         if seen["x"] is None or compare.mismatch(seen["x"], exactly(want), 0):
             return Finding("the gradient of x is missing or wrong: the first segment passes it on")
     return _structure(case, seen)
+
+
+def _output_looks(case: Case, seen: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """What comes of some of the layers, or of one segment over and over."""
+    n, k = len(case.data["states"]), case.data["k"]
+    layers, x = _reference(case, seen)
+    last = layers[(n - 1) // k * k :]
+    runs = {
+        f"that of the first {n - n % k} layers: the last segment is shorter than k": layers[
+            : n - n % k
+        ],
+        "that of the first segment alone": layers[:k],
+        "that of the last segment, over and over: a function that is made in a loop looks its "
+        "names up when it runs, so bind them": last * -(-n // k),
+        "that of the layers from the last to the first": layers[::-1],
+    }
+    with torch.no_grad():
+        found = {why: nn.Sequential(*chosen)(x) for why, chosen in runs.items()}
+        right = nn.Sequential(*layers)(x)
+    return {why: each for why, each in found.items() if not torch.equal(each, right)}
 
 
 def _reference(case: Case, seen: dict[str, Any]) -> tuple[list[Watched], torch.Tensor]:

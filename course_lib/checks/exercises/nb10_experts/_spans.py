@@ -3,8 +3,6 @@
 from course_lib.checks.exercise import Observation
 from course_lib.observe import Trace
 
-FORWARD, BACKWARD = "check: forward", "check: backward"
-
 
 def sent_in(observation: Observation, rank: int, phase: str) -> int:
     """Bytes that `rank` sent while the label `phase` was open."""

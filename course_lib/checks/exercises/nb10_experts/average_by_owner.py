@@ -17,7 +17,7 @@ from torch import nn
 from course_lib.checks import compare
 from course_lib.checks.answers import plain
 from course_lib.checks.contract import Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.groups import group_of
 from course_lib.checks.inputs import normal
 from course_lib.checks.shares import by_rank
@@ -38,9 +38,10 @@ def _case(rng: random.Random, n: int, size: int) -> Case:
     if size < n:
         experts[-1][0] = None  # an expert that got no token there
     label = f"{counted(n, 'rank')}, experts over {size} of them"
-    clue = (
+    clue = Clue(
         "an expert that got no token has no gradient on that rank, and the other replicas wait for "
-        "its part: it is zero"
+        "its part: it is zero",
+        "NoneType",
     )
     return Case(n, label, {"dense": dense, "experts": experts, "size": size}, clue)
 

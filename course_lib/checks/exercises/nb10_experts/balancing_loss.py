@@ -20,10 +20,9 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
+from course_lib.checks.marks import BACKWARD
 from course_lib.checks.shares import by_rank
 from course_lib.text import counted
-
-from ._spans import BACKWARD
 
 _ROUNDING = 1e-6  # counts over counts are float32
 

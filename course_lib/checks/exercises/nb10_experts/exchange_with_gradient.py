@@ -18,10 +18,11 @@ from course_lib.checks.answers import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
+from course_lib.checks.marks import BACKWARD, FORWARD
 from course_lib.checks.shares import by_rank
 from course_lib.text import counted
 
-from ._spans import BACKWARD, FORWARD, sent_in
+from ._spans import sent_in
 
 _WIDTH = 3
 

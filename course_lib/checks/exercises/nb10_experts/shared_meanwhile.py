@@ -7,6 +7,7 @@ shared_meanwhile(rows, sent, received, run, x, shared) -> (returned, own)
     shared[1](x). The first is computed while rows travel there, the second while they travel back.
 """
 
+import contextlib
 import random
 import time
 from collections.abc import Callable
@@ -14,19 +15,20 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.profiler import record_function
 
 from course_lib.checks import compare
 from course_lib.checks.answers import kind_of, plain
-from course_lib.checks.contract import Contract
+from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
+from course_lib.checks.marks import meanwhile
 from course_lib.checks.shares import by_rank
 from course_lib.observe import CommEvent
 from course_lib.text import counted
 
 _WIDTH = 3
 _NAMES = ("shared[0]", "run", "shared[1]")
-_THERE, _BACK = "rows on their way there", "rows on their way back"
 
 
 def _cases(rng: random.Random) -> list[Case]:
@@ -46,22 +48,32 @@ def _case(rng: random.Random, table: list[list[int]]) -> Case:
 
 
 class _Timed:
-    """A function that multiplies, and notes from when to when it computed."""
+    """A function that multiplies, and notes from when to when it computed.
 
-    def __init__(self, factors: torch.Tensor):
+    label: around each call.
+    """
+
+    def __init__(self, factors: torch.Tensor, label: record_function | None = None):
         self.factors = factors
+        self.label = label or contextlib.nullcontext()
         self.calls: list[tuple[float, float]] = []
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         start = time.monotonic()
-        result = torch.sin(x) * self.factors
+        with self.label:
+            result = torch.sin(x) * self.factors
         self.calls.append((start, time.monotonic()))
         return result
 
 
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank, data = dist.get_rank(), case.data
-    functions = [_Timed(factors) for factors in data["factors"]]
+    labels = [
+        meanwhile("shared[0] runs", "all_to_all 1"),
+        None,
+        meanwhile("shared[1] runs", "all_to_all 2"),
+    ]
+    functions = [_Timed(*each) for each in zip(data["factors"], labels, strict=True)]
     first, run, second = functions
     sent, received = data["table"][rank], [row[rank] for row in data["table"]]
     answered = answer(
@@ -126,37 +138,8 @@ def _order(
             expected="2 all-to-alls",
             got=f"{len(events)}",
         )
-    ((first,), (run,), (second,)) = calls
-    return (
-        _hidden(events[0], first, "shared[0]", _THERE, rank)
-        or _hidden(events[1], second, "shared[1]", _BACK, rank)
-        or _run_between(events, run, rank)
-    )
-
-
-def _hidden(
-    event: CommEvent, call: tuple[float, float], name: str, way: str, rank: int
-) -> Finding | None:
-    start, end = call
-    if event.blocking:
-        return Finding(
-            f"the numbers are right, but with {way} the rank waits in the call: async_op=True "
-            "returns a handle, and what is to be computed meanwhile comes before its wait()",
-            rank,
-        )
-    if event.issued > start:
-        return Finding(
-            f"the numbers are right, but {name} is computed before the exchange has begun, and "
-            "hides nothing: start the exchange, compute, then wait",
-            rank,
-        )
-    if event.waited is None or event.waited < end:
-        return Finding(
-            f"the numbers are right, but the wait for the {way} comes before {name} is computed: "
-            "start the exchange, compute, then wait",
-            rank,
-        )
-    return None
+    _, (run,), _ = calls
+    return _run_between(events, run, rank)
 
 
 def _run_between(events: list[CommEvent], run: tuple[float, float], rank: int) -> Finding | None:
@@ -197,7 +180,13 @@ EXERCISE = Exercise(
         takes="rows sorted by rank, any sizes; no gradients are needed here",
         allowed=frozenset({"all_to_all"}),
         sends="two, of the rows there and of their outputs back",
-        overlaps="shared[0] runs while rows travel there, shared[1] while outputs travel back",
+        waits=(
+            Waits(
+                op="all_to_all",
+                during="`shared[0]` runs while rows travel there, `shared[1]` while outputs travel "
+                "back",
+            ),
+        ),
     ),
     points=2,
 )
