@@ -162,3 +162,9 @@ def blame_by_taking_away(waits):
     while gone := {rank for rank, peer in left.items() if peer not in left}:
         left = {rank: peer for rank, peer in left.items() if rank not in gone}
     return sorted(ends.union(left))
+
+
+@wrong(says="sorted(...) makes them a list in order")
+def blame_in_the_order_of_a_set(waits):
+    """Small numbers look sorted in a set; 1 and 8 do not."""
+    return list(set(blame(waits)))

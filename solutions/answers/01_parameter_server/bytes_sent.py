@@ -73,3 +73,8 @@ def bytes_message_by_message(workers, size, servers):
     server = sum(piece for _ in range(workers))
     worker = sum(piece for _ in range(servers))
     return server, worker, sum([chunk] * (workers - 1)) * 2
+
+
+@wrong(says="// leaves out what does not divide")
+def bytes_by_whole_division(workers, size, servers):
+    return workers * size // servers, size, 2 * (workers - 1) * size // workers

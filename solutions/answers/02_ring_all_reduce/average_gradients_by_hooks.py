@@ -95,20 +95,20 @@ def hooks_without_the_buffers(model):
     return averaged_by_hooks(model)
 
 
-@wrong(says="the hook waits for an all-reduce")
+@wrong(says="there is a wait for the all_reduce inside backward")
 def hooks_that_wait(model):
     start_equal(model)
     hook_on_each(model, all_reduce_average)
     return lambda: None
 
 
-@wrong(says="all-reduces began after backward had ended")
+@wrong(says="began after backward had ended")
 def everything_after_backward(model):
     start_equal(model)
     return after_backward(model, all_reduce_average)
 
 
-@wrong(says="this is the rank's own gradient")
+@wrong(says="what a hook gets is the parameter p, and its gradient is p.grad")
 def hook_takes_the_parameter_for_its_gradient(model):
     start_equal(model)
     pending = []

@@ -88,7 +88,7 @@ def counts_elements_for_bytes(tensors, buffer_bytes):
     return tensors
 
 
-@wrong(says="in a wider dtype?")
+@wrong(says="right to the digits that float64 has")
 def mixes_dtypes(tensors, buffer_bytes):
     reduce_groups(packed(tensors, buffer_bytes, same_dtype=False))
     return tensors

@@ -183,3 +183,20 @@ def in_batches(tensor):
         functools.reduce(torch.Tensor.add_, arrived, tensor)
     run(send if me == 0 else receive)
     return tensor if me == 0 else tensor.copy_(arrived[0])
+
+
+@wrong(says="right to the digits that float64 has")
+def whole_numbers_as_floats(tensor):
+    total = tensor if tensor.is_floating_point() else tensor.double()
+    arriving = torch.empty_like(tensor)
+    if dist.get_rank() == 0:
+        for rank in range(1, dist.get_world_size()):
+            dist.recv(arriving, src=rank)
+            total += arriving
+        tensor.copy_(total)
+        for rank in range(1, dist.get_world_size()):
+            dist.send(tensor, dst=rank)
+    else:
+        dist.send(tensor, dst=0)
+        dist.recv(tensor, src=0)
+    return tensor

@@ -233,12 +233,12 @@ def buckets_from_the_first_layer(model, bucket_bytes):
     return in_buckets(model, bucket_bytes, backwards=False)
 
 
-@wrong(says="all-reduces began after backward had ended")
+@wrong(says="began after backward had ended")
 def buckets_after_backward(model, bucket_bytes):
     return in_buckets(model, bucket_bytes, at_the_end=True)
 
 
-@wrong(says="the hook waits for its all-reduce, and backward with it")
+@wrong(says="there is a wait for the all_reduce inside backward")
 def buckets_waited_for_in_the_hook(model, bucket_bytes):
     return in_buckets(model, bucket_bytes, wait=True)
 
@@ -284,7 +284,7 @@ def works_are_never_cleared(model, bucket_bytes):
     return in_buckets(model, bucket_bytes, clear=False)
 
 
-@wrong(says="a hook that is made in the loop over `number` reads `number` when it runs")
+@wrong(says="function that is made in a loop reads `number` when it runs")
 def hooks_that_read_the_loops_variable(model, bucket_bytes):
     synchronize_all = in_buckets(model, bucket_bytes)
     ready = {}

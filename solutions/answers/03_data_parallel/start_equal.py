@@ -152,3 +152,21 @@ def in_the_order_of_a_set(model):
     """A set of tensors goes by their addresses, which are others in every process."""
     for tensor in {*model.parameters(), *model.buffers()}:
         dist.broadcast(tensor.detach(), 0)
+
+
+@wrong(says="some travel as float64, which none of them is")
+def all_as_doubles(model):
+    for tensor in [*model.parameters(), *model.buffers()]:
+        copy = tensor.detach().double()
+        dist.broadcast(copy, src=0)
+        tensor.detach().copy_(copy)
+
+
+@wrong(says="is not rank 0's")
+def counters_as_doubles(model):
+    """A counter has more digits than a double holds."""
+    for tensor in [*model.parameters(), *model.buffers()]:
+        copy = tensor.detach()
+        copy = copy if copy.is_floating_point() or copy.dtype is torch.bool else copy.double()
+        dist.broadcast(copy, src=0)
+        tensor.detach().copy_(copy)

@@ -150,7 +150,7 @@ def target_not_shifted(logits, targets):
     return (g(total).log() - g(own)).mean()
 
 
-@wrong(says="add some other logit: they add zero")
+@wrong(says="add some other logit (the nearest of its own): they add zero")
 def some_logit_of_every_rank(logits, targets):
     largest = largest_of_all(logits)
     total, _ = loss_parts(logits, targets, largest)

@@ -345,3 +345,8 @@ def with_a_dictionary_of_what_to_do(row, module, inputs, targets, loss):
     for _, work in mail:
         work.wait()
     return torch.stack(losses).mean() if losses else None
+
+
+@wrong(says="the rank waits for its send before its next pass")
+def waits_for_every_isend(row, module, inputs, targets, loss):
+    return execute(row, module, inputs, targets, loss, send=lambda t, to: dist.isend(t, to).wait())

@@ -41,16 +41,22 @@ def point_into(full, parameters):
         start += p.numel()
 
 
-def one_layer(layer, cut=lambda full, n, rank: full.chunk(n)[rank].clone(), wait=False, rest=True):
+def one_layer(
+    layer,
+    cut=lambda full, n, rank: full.chunk(n)[rank].clone(),
+    wait=False,
+    rest=True,
+    size=lambda full: full.untyped_storage().nbytes(),
+):
     n, rank = dist.get_world_size(), dist.get_rank()
     parameters = list(layer.parameters())
     full = flatten(parameters, n)
     shard = nn.Parameter(cut(full, n, rank))
     point_into(full, parameters)
-    size = full.untyped_storage().nbytes()
+    nbytes = size(full)
 
     def gather():
-        full.untyped_storage().resize_(size)
+        full.untyped_storage().resize_(nbytes)
         work = dist.all_gather(list(full.chunk(n)), shard.detach(), async_op=True)
         return work.wait() if wait else work
 
@@ -171,7 +177,7 @@ def parameters_left_where_they_are(layer):
     return shard, gather, release
 
 
-@wrong(says="gather waits for its own all-gather")
+@wrong(says="there is a wait for the all_gather inside gather")
 def a_finished_handle(layer):
     shard, gather, release = one_layer(layer)
 
@@ -269,3 +275,8 @@ def shard_layer_in_a_dictionary(layer):
 
     release()
     return (shard, gather, release)
+
+
+@wrong(says="untyped_storage().resize_(size) takes bytes, not elements")
+def a_size_in_elements(layer):
+    return one_layer(layer, size=torch.Tensor.numel)

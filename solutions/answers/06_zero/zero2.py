@@ -136,7 +136,7 @@ def all_at_the_end_of_backward(model, make_optimizer):
     return stage_2(model, make_optimizer, send)
 
 
-@wrong(says="reduce-scatters began after backward")
+@wrong(says="began after backward had ended")
 def copies_sent_in_step(model, make_optimizer):
     waiting = {}
 

@@ -120,7 +120,7 @@ def layer_by_layer(
     return result(value)
 
 
-@wrong(says="layer 1 is not on its way yet")
+@wrong(says="the gather of layer 1 had not begun")
 def no_prefetch(units, x, y, loss):
     return layer_by_layer(units, x, y, loss, ahead=False)
 
@@ -352,3 +352,15 @@ def graph_not_cut_before_the_loss(units, x, y, loss):
     value = loss(h, y)
     value.backward()
     return value.detach()
+
+
+@wrong(says="still requires grad, and keeps the graph of the whole pass alive")
+def a_loss_with_its_graph(units, x, y, loss):
+    kept = []
+
+    def noted(output, target):
+        kept.append(loss(output, target))
+        return kept[-1]
+
+    zero3_step(units, x, y, noted)
+    return kept[-1]

@@ -100,3 +100,10 @@ def zero_costs_in_a_tensor(stage, n):
     share[share < 1] = 1 / n
     held = torch.tensor([12.0, 2.0, 2.0], dtype=torch.float64) @ share
     return [held, torch.tensor(2 + stage // 3).double() * (n - 1) / n]
+
+
+@wrong(says="// leaves out what does not divide, and / is the division of numbers of any kind")
+def whole_division(stage, n):
+    parts = (12, 2, 2)
+    held = sum(part // n if stage > place else part for place, part in enumerate(parts))
+    return held, right_sent(stage, n)

@@ -125,7 +125,7 @@ def all_layers_as_one(layers, x, k):
     return checkpoint(nn.Sequential(*layers), x, use_reentrant=False)
 
 
-@wrong(says="the values differ")
+@wrong(says="the last segment is shorter than k")
 def the_rest_forgotten(layers, x, k):
     for start in range(0, len(layers) - k + 1, k):
         x = checkpoint(nn.Sequential(*layers[start : start + k]), x, use_reentrant=False)
@@ -185,4 +185,30 @@ def from_the_very_beginning(layers, x, k):
 
     for start in range(0, len(layers), k):
         x = Again.apply(x, start)
+    return x
+
+
+@wrong(says="over and over: a function that is made in a loop looks its names up when it runs")
+def a_list_of_late_functions(layers, x, k):
+    segments = []
+    for start in range(0, len(layers), k):
+        segments.append(lambda h: nn.Sequential(*layers[start : start + k])(h))  # noqa: PERF401
+    for segment in segments:
+        x = checkpoint(segment, x, use_reentrant=False)
+    return x
+
+
+@wrong(says="bind them, as nn.Sequential(*layers) or a default argument does")
+def a_start_that_runs_on(layers, x, k):
+    """In backward `start` is behind the last layer, so no layer runs at all."""
+    start = 0
+    while start < len(layers):
+
+        def run(h):
+            for layer in layers[start : start + k]:
+                h = layer(h)
+            return h
+
+        x = checkpoint(run, x, use_reentrant=False)
+        start += k
     return x

@@ -240,3 +240,47 @@ def copies_of_the_frozen(model, make_optimizer):
 @wrong(says="return the function step itself")
 def no_step(model, make_optimizer):
     masters(model, make_optimizer)
+
+
+def _stepping(model, make_optimizer, put_back):
+    """put_back(own, i, copy): what a step does with a finished copy."""
+    own = [p for p in model.parameters() if p.requires_grad]
+    copies = [nn.Parameter(p.detach().float()) for p in own]
+    optimizer = make_optimizer(copies)
+
+    def step():
+        for p, copy in zip(own, copies, strict=True):
+            copy.grad = p.grad.float()
+        optimizer.step()
+        for i, copy in enumerate(copies):
+            put_back(own, i, copy)
+            copy.grad = None
+
+    return step
+
+
+@wrong(says="another tensor that took a parameter's place in your list")
+def parameters_of_the_list_replaced(model, make_optimizer):
+    def put_back(own, i, copy):
+        own[i] = nn.Parameter(copy.detach().bfloat16())
+
+    return _stepping(model, make_optimizer, put_back)
+
+
+@wrong(says="of the model is another parameter: whoever holds the old one")
+def parameters_of_the_model_replaced(model, make_optimizer):
+    names = [name for name, p in model.named_parameters() if p.requires_grad]
+
+    def put_back(own, i, copy):
+        module, _, name = names[i].rpartition(".")
+        setattr(model.get_submodule(module), name, nn.Parameter(copy.detach().bfloat16()))
+
+    return _stepping(model, make_optimizer, put_back)
+
+
+@wrong(says="lies in other memory than before the call")
+def parameters_in_other_memory(model, make_optimizer):
+    def put_back(own, i, copy):
+        own[i].data = copy.detach().bfloat16()
+
+    return _stepping(model, make_optimizer, put_back)

@@ -94,7 +94,7 @@ def with_a_context(rows, sent, received, run, x, shared):
     return back.result, own
 
 
-@wrong(says="the rank waits in the call")
+@wrong(says="the call for all_to_all 1 itself had waited")
 def blocking(rows, sent, received, run, x, shared):
     arrived = rows.new_empty(sum(received), rows.shape[1])
     dist.all_to_all_single(arrived, rows, received, sent)
@@ -105,7 +105,7 @@ def blocking(rows, sent, received, run, x, shared):
     return returned, own + shared[1](x)
 
 
-@wrong(says="before the exchange has begun")
+@wrong(says="when shared[0] runs, all_to_all 1 had not begun")
 def shared_first(rows, sent, received, run, x, shared):
     own = shared[0](x) + shared[1](x)
     arrived, there = begun(rows, sent, received)
@@ -115,7 +115,7 @@ def shared_first(rows, sent, received, run, x, shared):
     return returned, own
 
 
-@wrong(says="comes before shared[0] is computed")
+@wrong(says="when shared[0] runs, all_to_all 1 had been waited for")
 def waits_at_once(rows, sent, received, run, x, shared):
     arrived, there = begun(rows, sent, received)
     there.wait()
@@ -126,7 +126,7 @@ def waits_at_once(rows, sent, received, run, x, shared):
     return returned, own
 
 
-@wrong(says="shared[1] is computed before the exchange has begun")
+@wrong(says="when shared[1] runs, all_to_all 2 had not begun")
 def both_on_the_way_there(rows, sent, received, run, x, shared):
     arrived, there = begun(rows, sent, received)
     own = shared[0](x) + shared[1](x)
