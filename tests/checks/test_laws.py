@@ -32,7 +32,7 @@ def rejection(exercise: Exercise, answer: Any) -> str:
 
 def exercise(signature: str, cases: Any, on_rank: Any, judge: Any, contract: Contract) -> Exercise:
     return Exercise(
-        "nb00_ranks.neighbours", signature, cases, on_rank, judge, HINTS, "it is", contract
+        "nb00_ranks.neighbours", signature, cases, on_rank, judge, HINTS, "it is", contract=contract
     )
 
 
