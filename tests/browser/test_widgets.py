@@ -32,7 +32,7 @@ def draw(ranks=1):
     picture.box(100, 30, 50, 20, "#0072b2", "a box", key="first", line=line)
     picture.box(400, 30, 50, 20, "#0072b2", "another", key="second", later="two")
     with picture.group("marks"):
-        picture.text(400, 66, "15 ms")
+        picture.text(400, 66, "a mark")
     picture.player(50, 800, 20, 60, "30 ms")
     picture.at_least(70)
     return View(picture, f"{ranks} ranks")
@@ -70,7 +70,7 @@ def test_a_picture_follows_its_slider_is_played_and_outlives_its_kernel(lab):
     expect(cell.get_by_label("pause")).to_be_visible()
 
     # A click tells what a box is, shows its line, and leads to it
-    cell.get_by_label("the whole run").click()
+    cell.get_by_label("pause").click()
     cell.locator("g.b[data-line]").click()
     detail = cell.locator(".course-detail")
     expect(detail).to_contain_text("a box")
@@ -87,7 +87,7 @@ def test_a_picture_follows_its_slider_is_played_and_outlives_its_kernel(lab):
     lab.page.keyboard.press("+")
     assert float(wide.get_attribute("width")) == pytest.approx(2 * before, abs=0.1)
     expect(picture.get_by_text("two", exact=True)).to_be_visible()
-    expect(picture.get_by_text("15 ms", exact=True)).to_be_hidden()
+    expect(picture.get_by_text("a mark", exact=True)).to_be_hidden()
     lab.page.keyboard.press("0")
     assert float(wide.get_attribute("width")) == pytest.approx(before, abs=0.1)
     assert notebook.cell("show").locator("svg.live").count() == 1  # no shortcut of Lab was meant

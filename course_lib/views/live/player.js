@@ -55,5 +55,5 @@ const player = (first, last, marks, seconds, step, show) => {
   clock.style.cssText = "min-width:11em;text-align:right;color:var(--jp-content-font-color1,inherit);font-variant-numeric:tabular-nums";
   bar.append(scrub, clock);
   room.append(bar);
-  return { go, now };
+  return go;
 };

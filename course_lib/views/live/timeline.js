@@ -10,7 +10,7 @@ const draw = (name, attributes, into = play) => {
   into.append(made);
   return made;
 };
-let low = left, high = right, chosen = null, dragged = null;
+let low = left, high = right, moment = right, chosen = null, dragged = null;
 const at = (x) => left + ((x - low) / (high - low)) * (right - left);
 const parts = [...svg.querySelectorAll("g.b[data-key]:not([data-key=key])")].map((part) => {
   const rects = [...part.querySelectorAll("rect")];
@@ -40,8 +40,8 @@ const messages = [...svg.querySelectorAll(".m")].map((line) => {
 const [, end, unit] = play.dataset.end.match(/^([\d.]+) ?(.*)$/);
 const marks = [left, ...new Set(parts.map(({ from }) => from + 0.01)), right].sort((a, b) => a - b);
 
-const showMoment = (x) => {
-  const whole = x >= right;
+const drawMoment = () => {
+  const x = moment, whole = x >= right;
   for (const { part, from, to } of parts) {
     part.style.opacity = whole || from < x ? 1 : 0.13;
     part.style.filter = !whole && from < x && x < to ? "brightness(1.2)" : "";
@@ -52,11 +52,16 @@ const showMoment = (x) => {
     flying.style.display = !whole && share > 0 && share < 1 ? "" : "none";
     flying.setAttribute("transform", `translate(${at(x)},${y1 + share * (y2 - y1)})`);
   }
-  if (!whole && (x < low || x > high)) move(x - (high - low) / 2);
-  hand.style.display = whole ? "none" : "";
+  hand.style.display = whole || x < low || x > high ? "none" : "";
   sized(hand, { x1: at(x), x2: at(x) });
+};
+// What plays stays in the window.
+const showMoment = (x) => {
+  moment = x;
+  if (x < right && (x < low || x > high)) move(x - (high - low) / 2);
+  else drawMoment();
   const time = ((x - left) / (right - left)) * end;
-  return `${whole ? end : time.toFixed(end < 100 ? 1 : 0)} of ${end} ${unit}`;
+  return `${x >= right ? end : time.toFixed(end < 100 ? 1 : 0)} of ${end} ${unit}`;
 };
 
 // The scale of the window: as many round numbers as there is room for.
@@ -103,6 +108,7 @@ const place = () => {
     line.style.display = at(x) > right + 1 ? "none" : "";
   }
   drawScale();
+  drawMoment();
   svg.style.touchAction = low === left && high === right ? "" : "pan-y";
   svg.style.cursor = low === left && high === right ? "" : "grab";
 };
@@ -118,17 +124,16 @@ const zoom = (times, around) => {
   const share = (around - low) / (high - low);
   high = low + wide;
   move(around - share * wide);
-  playing.go(playing.now());
 };
 const centre = () => {
-  const about = chosen ? (chosen.from + chosen.to) / 2 : playing.now();
+  const about = chosen ? (chosen.from + chosen.to) / 2 : moment;
   return about > low && about < high ? about : (low + high) / 2;
 };
-const playing = player(left, right, marks, 8, 0, showMoment);
+const go = player(left, right, marks, 8, 0, showMoment);
 button("−", "zoom out", () => zoom(1 / 2, centre()));
 button("+", "zoom in", () => zoom(2, centre()));
 button("↔", "the whole run", () => zoom(1e-9, left));
-playing.go(right);
+go(right);
 
 // What the chosen box is, and the line of code behind it.
 const detail = document.createElement("div");
