@@ -86,6 +86,20 @@ def a_thread_that_sends(tensors):
 
 
 @right
+def in_one_message(tensors):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    if n == 1:
+        return list(tensors)
+    packed = torch.cat([tensor.flatten() for tensor in tensors])
+    coming = torch.empty_like(packed)
+    sending = dist.isend(packed, dst=(rank + 1) % n)
+    dist.recv(coming, src=(rank - 1) % n)
+    sending.wait()
+    parts = coming.split([tensor.numel() for tensor in tensors])
+    return [part.reshape(t.shape) for part, t in zip(parts, tensors, strict=True)]
+
+
+@right
 def with_tags(tensors):
     """The number of a tensor in the list says which one it is, in whatever order they come."""
     n, rank = dist.get_world_size(), dist.get_rank()
@@ -122,7 +136,7 @@ def nothing_sent(tensors):
     return [tensor.clone() for tensor in tensors]
 
 
-@wrong(says="too many messages")
+@wrong(says="sent too much: each tensor once")
 def sent_twice(tensors):
     if dist.get_world_size() > 1:
         exchange(tensors)
