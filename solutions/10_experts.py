@@ -944,10 +944,10 @@ print("your guess:", guessed(guess_same))
 # %% [markdown]
 # True of the multiplications, on average and apart from the router's. But a step lasts as long as
 # that of the *busiest* rank. Of the weights it is true only if there are enough ranks: on one rank
-# all eight experts are there, on four two, as many weights as the dense layer has. And the messages
-# differ. The dense layer sends its gradients, $2(n-1)/n$ of its weights, however many tokens there
-# are, and hidden behind backward. The mixture sends rows, more of them the larger the batch is.
-# (Its experts' gradients stay: no other rank has these experts.)
+# all eight experts are there, on four two, with as many weights as the dense layer, and the router.
+# And the messages differ. The dense layer sends its gradients, $2(n-1)/n$ of its weights, however
+# many tokens there are, and hidden behind backward. The mixture sends rows, more of them the larger
+# the batch is. (Its experts' gradients stay: no other rank has these experts.)
 #
 # ### "Without a balancing loss, all tokens end up at one expert"
 #
