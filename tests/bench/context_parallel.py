@@ -31,10 +31,14 @@ def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     blocks = [(whole, whole, True)]
     blocks += [(whole, half, False)] * rank + [(half, whole, False)] * (last - rank)
     for queries, keys, causal in blocks:
-        of_block = q[:, :, queries], k[:, :, keys], v[:, :, keys]
-        leaves = [x.detach().requires_grad_() for x in of_block]
-        out = F.scaled_dot_product_attention(*leaves, is_causal=causal)
+        of_block = _leaves(q[:, :, queries], k[:, :, keys], v[:, :, keys])
+        out = F.scaled_dot_product_attention(*of_block, is_causal=causal)
         out.backward(out.detach())
+
+
+def _leaves(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    """Without a gradient from the time before, to which the next would be added."""
+    return [tensor.detach().requires_grad_() for tensor in tensors]
 
 
 def _messages(kv: torch.Tensor) -> None:
@@ -51,11 +55,11 @@ def _on_each_rank() -> tuple[float, ...]:
     torch.manual_seed(0)
     split = zigzag_split(_TOKENS, dist.get_world_size())
     shape = (1, _HEADS, split.size(dist.get_rank()), _HEAD)
-    q, k, v = (torch.randn(shape, requires_grad=True) for _ in range(3))
-    kv, gradient = torch.stack([k.detach(), v.detach()]), torch.randn(shape)
+    q, k, v, gradient = (torch.randn(shape) for _ in range(4))
+    kv = torch.stack([k, v])
 
     def ours() -> None:
-        ring_attention(q, k, v, split).backward(gradient)
+        ring_attention(*_leaves(q, k, v), split).backward(gradient)
         dist.barrier()
 
     def parts() -> None:

@@ -23,7 +23,7 @@ class Buffers:
     ) -> None:
         self.k, self.sizes = k, sizes
         elements = math.prod(self._shape(max(sizes)))
-        self.pair = [k.new_empty(elements, dtype=dtype) for _ in range(2)]
+        self.pair = list(k.new_empty(2, elements, dtype=dtype))
 
     def next(self, source: int) -> torch.Tensor:
         """For what belongs to rank `source`, in the place of the last but one."""
