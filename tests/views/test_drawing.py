@@ -66,6 +66,21 @@ def test_the_script_has_no_comments_and_is_in_every_picture():
     assert f"width='{WIDTH}'" in shown_in({"text/html": html})
 
 
+def test_a_picture_carries_only_the_scripts_that_it_has_a_use_for():
+    plain, played, stepped = Picture("t"), Picture("t"), Picture("t")
+    played.player(0, 10, 0, 10, "1 s")
+    with stepped.group("frame", "first"):
+        stepped.text(0, 0, "words")
+    found = [
+        [
+            part in View(picture, "words").html()
+            for part in ("player(", "course-detail", "courseFrame")
+        ]
+        for picture in (plain, played, stepped)
+    ]
+    assert found == [[False, False, False], [True, True, False], [True, False, True]]
+
+
 @pytest.mark.parametrize(
     ("low", "high", "most", "numbers"),
     [(0, 10, 5, [0, 2, 4, 6, 8, 10]), (0.5, 0.9, 6, [0.5, 0.6, 0.7, 0.8, 0.9]), (3, 3, 4, [3])],
