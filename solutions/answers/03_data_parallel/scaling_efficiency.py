@@ -121,7 +121,7 @@ def efficiency_by_events(forward, backward, ready, sizes, seconds):
 
 @wrong(says="follow the network: when is it free")
 def buckets_as_they_are_ready(forward, backward, ready, sizes, seconds):
-    """The network carries them in order, also where a later one is ready first."""
+    """The network carries them in order, even where a later one is ready first."""
     pairs = sorted(zip(ready, sizes, strict=True))
     tail = last_arrival([moment for moment, _ in pairs], [size for _, size in pairs], seconds)
     return efficiency(forward, backward, tail)
