@@ -33,8 +33,8 @@ def late_binding(answer: Callable) -> str:
                     if late := sorted(variables & _read_late(made)):
                         return (
                             f"a function that is made in a loop reads `{late[0]}` when it runs, "
-                            "and then it is that of the last round for all of them: bind it where "
-                            f"the function is made, with a default ({late[0]}={late[0]}) or by a "
+                            "and by then it has the value of the last round: bind it where the "
+                            f"function is made, with a default ({late[0]}={late[0]}) or by a "
                             "function that makes it"
                         )
     return ""

@@ -166,8 +166,8 @@ def _parameters(observation: Observation) -> Finding | None:
     for rank, seen in enumerate(observation.values):
         for name in seen["changed"]:
             return Finding(
-                f"{name!r} itself has changed before the optimizer's step, and not its gradient "
-                "alone: what a hook gets is the parameter p, and its gradient is p.grad",
+                f"{name!r} itself has changed before the optimizer's step, not only its "
+                "gradient: what a hook gets is the parameter p, and its gradient is p.grad",
                 rank,
             )
     return None
