@@ -21,6 +21,7 @@ from course_lib.observe.algorithms import sends
 
 _HEAD = 48  # bytes in front of a message, and of the two notes that may go with it
 _A_CONNECTION = 64  # bytes by which two ranks greet each other, at most
+_A_PIECE = 2**20  # in which gloo moves what is larger
 _A_SEGMENT = 65_536  # what is sent again when an acknowledgement is late, at most
 
 
@@ -81,7 +82,7 @@ def limits(job: Job, events: Iterable[CommEvent]) -> tuple[int, int]:
         payload = sum(part.nbytes for part in sends(event))
         parts = max(1, len(event.shapes))
         most += math.ceil(payload * _times(event.op, n))
-        most += _messages(event.op, n) * parts * 3 * _HEAD
+        most += (_messages(event.op, n) * parts + payload // _A_PIECE) * 3 * _HEAD
         least += payload
     return most, max(0, least)
 
