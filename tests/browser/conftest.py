@@ -8,7 +8,7 @@ import pytest
 from tests.browser.lab import Lab, jupyterlab
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # and no longer: the browser leaves a running event loop
 def lab(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """JupyterLab on an empty folder, dark and on a sharp screen, set up as by `make lab`."""
     with pytest.MonkeyPatch.context() as patch:
