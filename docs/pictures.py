@@ -16,7 +16,7 @@ from tests.browser.lab import Notebook, jupyterlab
 
 FOLDER = Path(__file__).parent
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-WIDTH, HEIGHT = 980, 1345
+WIDTH, HEIGHT, SCALE = 980, 1345, 2  # points, and pixels for each: sharp on sharp screens
 NAME = "first_look.ipynb"
 CELLS = (
     new_code_cell(
@@ -56,7 +56,7 @@ def main() -> int:
     for name, theme in THEMES.items():
         with tempfile.TemporaryDirectory(prefix="course-pictures-") as folder:
             nbformat.write(new_notebook(cells=list(CELLS), metadata=METADATA), Path(folder, NAME))
-            with jupyterlab(Path(folder), theme, WIDTH, HEIGHT, scale=2) as lab:
+            with jupyterlab(Path(folder), theme, WIDTH, HEIGHT, scale=SCALE) as lab:
                 notebook = lab.open(NAME)
                 run_all(notebook)
                 picture = FOLDER / f"jupyterlab-{name}.png"

@@ -46,4 +46,5 @@ def test_the_schedules_are_drawn(outputs):
 @pytest.mark.parametrize("theme", pictures.THEMES)
 def test_the_pictures_have_the_size_of_the_window(root, theme):
     data = (root / "docs" / f"jupyterlab-{theme}.png").read_bytes()
-    assert struct.unpack(">II", data[16:24]) == (pictures.WIDTH, pictures.HEIGHT)
+    sides = (pictures.SCALE * side for side in (pictures.WIDTH, pictures.HEIGHT))
+    assert struct.unpack(">II", data[16:24]) == tuple(sides)
