@@ -104,6 +104,8 @@ def _short(number: float) -> str:
 def _text(name: str, timeline: Timeline, unit: str) -> str:
     numbers = summary(timeline, unit)
     head = [f"{name}: {numbers}" if name else numbers]
+    if not any(timeline.busy):
+        return head[0]
     whole = all(float(end).is_integer() for track in timeline.tracks for end in track.ends)
     # Measured times have no unit in which they are legible: the order of each rank has to do.
     body = timeline.text() if whole else _orders(timeline)

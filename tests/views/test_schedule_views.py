@@ -74,6 +74,13 @@ def test_ranks_that_do_the_same_share_a_row():
     assert boxes(view)[0].hint.startswith("ranks 0-2: work")
 
 
+def test_messages_alone_have_no_grid_of_dots():
+    sent = Track(0, "send", [0.0], [1.0], ["send to 1"])
+    assert schedule_gantt(Timeline(2, [sent]), "a step").text == (
+        "a step: 1 time unit, messages only"
+    )
+
+
 def test_measured_times_are_told_by_their_order():
     track = Track(0, COMPUTE, [0.0, 0.31], [0.3, 0.9], [Op("F", 0, 0), Op("B", 0, 0)])
     assert "rank 0 | F0.0 B0.0" in schedule_gantt(Timeline(1, [track])).text.splitlines()
