@@ -12,7 +12,7 @@ from .view import View
 
 Owners = Sequence[int]
 _LEFT, _HIGH = 64, 20  # pixels left of the keys, and of a strip
-_MOVED = Fill("#d55e00")
+_MOVED = Fill("#808080")  # no colour of a server
 
 
 def key_owners(placements: Mapping[str, tuple[Owners, Owners]]) -> View:
