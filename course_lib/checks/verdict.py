@@ -92,7 +92,7 @@ class Verdict:
             return {}
         case, observation, finding = failure.case, failure.observation, failure.finding
         found = survey(lambda: self.exercise.judge(case, observation))
-        same = found.get(finding.rank) == (finding.expected, finding.got)
+        same = found.get(failure.finding.rank) == (finding.expected, finding.got)
         return dict(sorted(found.items())) if same else {}
 
     def raise_unless_passed(self) -> None:

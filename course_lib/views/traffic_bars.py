@@ -39,8 +39,8 @@ def _text(sent: dict[str, list[float]], label: str) -> str:
 def _draw(sent: dict[str, list[float]], label: str, text: Callable[[float], str]) -> Picture:
     name = max(sent, key=lambda name: max(sent[name]))
     rank, most = max(enumerate(sent[name]), key=lambda item: item[1])
-    amount = f"{text(most)} tensors" if label.startswith("tensors") else text(most)
-    picture = Picture(f"{name}: rank {rank} sends most, {amount}")
+    shown = f"{text(most)} tensors" if label.startswith("tensors") else text(most)
+    picture = Picture(f"{name}: rank {rank} sends most, {shown}")
     count = len(next(iter(sent.values())))
     highest = 1.12 * most or 1
     field = Field(picture, 70, picture.height + 24, 756, 220, (0, count), (0, highest))

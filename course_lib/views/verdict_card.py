@@ -79,8 +79,8 @@ def _evidence(card: Card) -> list[str]:
         rank = "" if card.rank is None else str(card.rank)
         return _grid(2, _rows(("rank", rank), ("expected", expected), ("got", got)))
     cells = ["<div></div>", "<div>expected</div>", "<div>got</div>"]
-    for rank, pair in ranks.items():
-        cells.append(f"<div>rank {rank}</div>")
+    for number, pair in ranks.items():
+        cells.append(f"<div>rank {number}</div>")
         cells += [f"<div style='{_MONO}'>{side}</div>" for side in marked(*pair)]
     return _grid(3, cells)
 
