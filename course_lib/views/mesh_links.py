@@ -1,6 +1,7 @@
 """A mesh on nodes: which ranks one rank talks to, about what, and over which kind of link."""
 
 import functools
+from typing import Any
 
 from course_lib.techniques.mesh import AXES, Mesh, node_of
 from course_lib.text import counted, listed
@@ -57,7 +58,7 @@ def chosen_mesh(
     return mesh_links(mesh, per_node, min(rank, mesh.world_size - 1))
 
 
-def mesh_explorer(**start: int) -> Explorer:
+def mesh_explorer(**start: Any) -> Explorer:
     """`chosen_mesh` under sliders. start: what is shown first, such as tensor=2, per_node=4."""
     sizes = [1, 2, 4, 8]
     return explore(

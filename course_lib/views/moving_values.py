@@ -108,7 +108,8 @@ def moving_explorer(runs: Mapping[str, tuple]) -> Explorer:
     names = list(runs)
 
     def chosen(run: str = names[0]) -> View:
-        return moving_values(*runs[run], title=run)
+        trace, before, arrived, after = runs[run]
+        return moving_values(trace, before, arrived, after, run)
 
     ranks = max(trace.world_size for trace, *_ in runs.values())
     height = 110 + ranks * _ROW

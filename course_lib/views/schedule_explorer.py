@@ -2,12 +2,13 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from course_lib.observe.timeline import Timeline
 from course_lib.simulate.pipeline import simulate
 from course_lib.techniques import schedules
 
-from .drawing import WIDTH
+from .drawing import WIDTH, Picture
 from .explore import Control, Explorer, explore
 from .schedule_gantt import held_by_rank, length_text, schedule_gantt
 from .view import View, said
@@ -81,6 +82,7 @@ def _drawn(tables: Mapping[str, Table], timelines: Mapping[str, Timeline]) -> Vi
         found = compared(tables, [timeline.makespan for timeline in timelines.values()])
         view.text += f"\n{found}"
         picture = view.picture
+        assert isinstance(picture, Picture)  # of `drawing`, which can be lengthened
         picture.height = picture.paragraph(4, picture.height + 8, found, WIDTH - 8) + 4
     return view
 
@@ -110,7 +112,7 @@ def compared(tables: Mapping[str, Table], lengths: Sequence[float]) -> str:
     )
 
 
-def schedule_explorer(own: Own | None = None, **start: str) -> Explorer:
+def schedule_explorer(own: Own | None = None, **start: Any) -> Explorer:
     """All of `pipeline_timeline` under sliders.
 
     own    one's own schedules by name, such as {"my 1F1B": my_1f1b}, offered beside the others
