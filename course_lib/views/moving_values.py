@@ -232,7 +232,10 @@ def _draw(run: Motion, title: str) -> Picture:
             fill = RANKS[rank] if x == _LEFT else Fill(QUIET)
             _block(picture, x, y, _ENDS - 12, values, fill, hint)
     _moves(picture, run, field)
-    field.marks_below({k + 0.5: f"round {k + 1}" for k in range(run.rounds)})
+    word = "round " if run.rounds <= 8 else ""  # else they would run into each other
+    field.marks_below(
+        {k + 0.5: f"{word}{k + 1}" for k in range(run.rounds)}, "" if word else "round"
+    )
     picture.player(first, last, top, bottom, counted(run.rounds, "round"))
     fills = {f"from rank {rank}": fill for rank, fill in enumerate(RANKS[:ranks])}
     sums = any(move.source is None for move in run.moves)
