@@ -17,6 +17,7 @@ from course_lib.checks import forbidden_operations, seeds
 from course_lib.checks.answers import Call, Other
 from course_lib.checks.collecting import Job, Outcome, Trouble
 from course_lib.checks.exercise import Breach, Observation
+from course_lib.checks.laws import all_laws
 from course_lib.checks.registry import all_exercises
 from course_lib.checks.sandbox import fork_server, grading, library, names, transport
 from course_lib.checks.sandbox.library import write_library
@@ -151,7 +152,9 @@ def test_a_frame_cannot_name_a_file_of_the_graders():
 def test_a_task_holds_nothing_that_tells_right_from_wrong():
     for exercise in all_exercises().values():
         cases = exercise.cases(seeds.hidden(exercise.name, "a secret"))
-        task = grading._packed(exercise, Program(exercise.name, ()), [Job(exercise, tuple(cases))])
+        laws = tuple(law for law in all_laws() if law.applies(exercise.contract))
+        job = Job(exercise, tuple(cases), laws)
+        task = grading._packed(exercise, Program(exercise.name, ()), [job])
         assert b"_judge" not in task, exercise.name
         assert exercise.hints[2].strip()[:40].encode() not in task, exercise.name
 

@@ -1,7 +1,7 @@
 """What a law is, and the call that it looks at."""
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from course_lib.checks.contract import Contract
@@ -56,6 +56,10 @@ class Law:
     fresh: bool = False
     because: str = ""
     essential: bool = False
+
+    def bare(self) -> "Law":
+        """What ranks get of it: nothing that tells right from wrong."""
+        return replace(self, judge=None, variations=None)
 
 
 __all__ = ["Breach", "Call", "Law", "Watch"]

@@ -276,7 +276,12 @@ def _read(message: bytes, why: str) -> Outcome:
 
 def _packed(exercise: Exercise, program: Program, jobs: Sequence[Job]) -> bytes:
     """The task without anything that tells right from wrong. Code of the exercise goes by value."""
-    bare = tuple(dataclasses.replace(job, exercise=job.exercise.bare()) for job in jobs)
+    bare = tuple(
+        dataclasses.replace(
+            job, exercise=job.exercise.bare(), laws=tuple(law.bare() for law in job.laws)
+        )
+        for job in jobs
+    )
     own = sys.modules[exercise.on_rank.__module__]  # a teacher's exercise may be anywhere
     return shipping.pack_anonymously(Task(program, bare), [*_staying(), own])
 
