@@ -91,7 +91,8 @@ print(f"{'all':10} {sum(held.values()) / count:5.2f}    your guess: {guessed(gue
 # %% [markdown]
 # **Explain.** A gradient for each weight, and two running averages in Adam: four float32 numbers
 # instead of one. Large models are trained in *mixed precision*: they compute with 16-bit numbers,
-# and the optimizer keeps a float32 copy of the weights. The sum is the same:
+# and the optimizer keeps a float32 copy of the weights. That is much faster and halves the
+# activations, but these bytes add up to the same:
 #
 # | for each parameter | float32 | mixed precision |
 # | --- | --- | --- |
@@ -108,9 +109,10 @@ print(f"{'all':10} {sum(held.values()) / count:5.2f}    your guess: {guessed(gue
 # Megatron-LM keeps gradients in float32 as well and needs 18 bytes with bf16. The wall stays where
 # it is.)
 #
-# That is not all the memory. A recorder can follow every tensor and say what it is for. Here are
-# two steps of the same network, with a small batch and with a large one. (`run_ranks` runs the
-# function in a process of its own, where it is watched. Section 2 is about that.)
+# That is not all the memory. The course has a recorder that can follow every tensor and say what it
+# is for. Here are two steps of the same network, with a small batch and with a large one.
+# (`run_ranks` runs the function in a process of its own, where it is watched. Section 2 is about
+# that.)
 #
 # **Predict.** Which of these grow with the batch: `"parameters"`, `"gradients"`, `"optimizer"`,
 # `"activations"`?
@@ -150,10 +152,10 @@ memory_curves(watched, title="Two training steps")
 
 # %% [markdown]
 # **Explain.** The 16 bytes are the same for both. **Activations** are what the backward pass will
-# need: they pile up forward, are given back on the way back, and grow with the batch. The
-# optimizer's averages come into being in the first `step()` and stay. So the second step needs more
-# than the first, and a run that survives one step may run out of memory in the next. (Light grey,
-# "other", is what an operator needs for a moment.)
+# need: they pile up forward, are given back on the way back, and grow with the batch. With 2048
+# rows they are more than all the rest. The optimizer's averages come into being in the first
+# `step()` and stay. So the second step needs more than the first, and a run that survives one step
+# may run out of memory in the next. (Light grey, "other", is what an operator needs for a moment.)
 #
 # **Who solved it, and when.** No single idea did. Each of these spreads something else over the
 # devices, and each has a lesson here:
@@ -314,7 +316,8 @@ print(results.trace.traffic())
 #   dtype of what arrives.
 # - Both ends name each other: `dst=1` on rank 0, `src=0` on rank 1. A `send` without its `recv`
 #   goes nowhere.
-# - Both calls **block**: each comes back when the message has been handed over.
+# - Both calls **block**: each comes back when the other rank has taken part: the message has been
+#   handed over to it.
 #
 # The table is what a recorder saw. It watches your plain `torch.distributed` calls from outside: 3
 # float32 values are 12 bytes. The checks use it too. They know what your ranks sent, not only what
@@ -437,8 +440,8 @@ print("your guess:", guessed(guess_int))
 # %% [markdown]
 # 1065353216 is hexadecimal 3F800000: the four bytes of the float 1.0, read as an integer. Torch
 # says nothing, and the number is wrong. The warning above is the course's: it has seen both ends.
-# About too few bytes torch is just as silent, and the rest of the receiver's tensor stays as it
-# was. It refuses only too *many* bytes:
+# If too *few* bytes arrive, torch is just as silent, and the rest of the receiver's tensor stays as
+# it was. It refuses only too *many* bytes:
 
 
 # %% tags=["raises-exception"]
@@ -741,7 +744,7 @@ moving_explorer(
 # rank keeps the order of its calls, and each message takes one unit of time. As soon as a rank has
 # the tensor and nothing left to send, it trains for one unit. `dist.broadcast` is replayed as a
 # *tree*, as libraries do it where time counts: every rank that has the tensor hands it on, so that
-# their number doubles in each unit.
+# their number doubles in each unit. (You need not read the next cell of code; run it.)
 #
 # **Predict.** After how many units does the last rank begin to train, if the root sends to each
 # rank in turn, and in the tree?
@@ -1075,7 +1078,7 @@ print("your guess:", guessed(guess_received))
 # piece` fails, and `output.copy_(piece)` works.
 #
 # **Predict** for pieces of 4000 bytes on four ranks: how many bytes does the root send? How many
-# would have to be sent if it broadcast the whole list?
+# would all ranks together have to send, if the whole list were broadcast?
 
 # %%
 ### BEGIN SOLUTION
