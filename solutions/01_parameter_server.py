@@ -171,9 +171,9 @@ for name, parameter in awkward.named_parameters():
 #
 # On a worker `batches` is a list of `(inputs, targets, share)`, on the server a list of as many
 # `None`s. Workers pull once before the first step, the frozen parameters too. Then in each step a
-# worker sends its gradients once and pulls the new parameters once. A step is plain gradient
-# descent: parameter minus `lr` times gradient. (Write it for a model without awkward parameters
-# first.)
+# worker sends its gradients once and pulls the new parameters once. (Where `.grad` is `None` it
+# sends zeros, since the server cannot know.) A step is plain gradient descent: parameter minus `lr`
+# times gradient. (Write it for a model without awkward parameters first.)
 
 
 # %% exercise="train_synchronously"
@@ -321,10 +321,9 @@ if solved(bytes_sent):
 # ## 4. Many servers: who has what?
 #
 # All parameters, end to end, make one long line. The position in it is the **key**, and servers own
-# **ranges** of keys. Ranges make short messages ("keys 4000 to 7000"), and a server need not know
-# where one tensor ends.
+# **ranges** of keys. Ranges make short messages ("keys 4000 to 7000").
 #
-# What has to be even are bytes. That is not so easy with whole tensors: a language model's
+# It is the bytes that must be even. That is not so easy with whole tensors: a language model's
 # embedding may be larger than everything else.
 #
 # ### Exercise 4: `place_by_bytes` (●● 15 minutes)
@@ -643,9 +642,10 @@ loss_curves(
 # %% [markdown]
 # ## 7. Bounded delay
 #
-# Between the two lies a rule with one number, $\tau$: a worker may start a task if it leads the
-# *slowest* worker by at most $\tau$ tasks. $\tau = 0$ is sequential, $\tau = \infty$ eventual. Ho
-# et al. call it *stale synchronous parallel*.
+# Between waiting for all (sequential, as in section 2) and waiting for nobody (eventual) lies a
+# rule with one number, $\tau$: a worker may start a task if it leads the *slowest* worker by at
+# most $\tau$ tasks. $\tau = 0$ is sequential, $\tau = \infty$ eventual. Ho et al. call it *stale
+# synchronous parallel*.
 #
 # ### Exercise 7: `released` (● 10 minutes)
 #
@@ -1042,8 +1042,8 @@ for threshold in (0.0, 0.001, 0.003):
     print(f"threshold {threshold:5}: {sent:4.0%} of the values sent, loss {log[-1][-1]:.3f}")
 
 # %% [markdown]
-# Two thirds of the values saved for hardly any loss. Leaving small entries out for good would save
-# as much, but a weight whose gradients are always small would then never move.
+# Two thirds of the values are saved, and training hardly suffers. Leaving small entries out for
+# good would save as much, but a weight whose gradients are always small would then never move.
 
 # %% [markdown]
 # ## 15. What to read
