@@ -861,8 +861,8 @@ for name, runs, ranks in (
 # %% [markdown]
 # ## 10. Explore
 #
-# Worker 0 takes `slowest` times as long as the others. With `randomness` every task takes up to
-# that many times longer.
+# Choose how many times slower worker 0 is than the others, and by up to how many times a task may
+# by chance take longer.
 
 # %%
 from course_lib.views.staleness import staleness_explorer
@@ -870,9 +870,9 @@ from course_lib.views.staleness import staleness_explorer
 staleness_explorer()
 
 # %% [markdown]
-# **Explore.** Make all workers equal, `randomness` 3: which bound is enough to bring waiting below
-# 5 %? Now `slowest` 8 and no randomness: why does no bound below infinity help for long? How do the
-# two humps of the histogram come about?
+# **Explore.** Make all workers equal, with tasks that take up to 3 times longer: which bound is
+# enough to bring waiting below 5 %? Now worker 0 slower by 8, and no chance: why does no bound
+# below infinity help for long? How do the two humps of the histogram come about?
 #
 # <details><summary>Answers</summary>
 #
