@@ -7,9 +7,9 @@ from course_lib import shown
 from course_lib.ranks.errors import told_briefly
 
 from . import notebook, progress, seeds, unsolved
+from .check_here import run_check
 from .hint import hint
 from .lookup import by_function
-from .runner import run_check
 from .verdict import CheckFailed
 
 

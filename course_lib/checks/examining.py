@@ -16,10 +16,10 @@ from dataclasses import replace
 from course_lib.text import sentences
 
 from . import traffic_limits
-from .collecting import Job, Outcome
 from .exercise import Breach, Case, Exercise, Finding
 from .judging import judge_case, judge_trouble, told
 from .laws import Law, all_laws
+from .run_answer import Job, Outcome
 from .sharing import Launch, launches
 from .verdict import Failure, Verdict
 

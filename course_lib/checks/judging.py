@@ -6,10 +6,10 @@ from dataclasses import replace
 from course_lib.observe import RankWarning
 from course_lib.text import sentences
 
-from .collecting import Trouble
 from .exercise import Breach, Case, Clue, Exercise, Finding, Observation
 from .forbidden_operations import course_answer, forbidden
 from .laws import Law, same_objects
+from .run_answer import Trouble
 from .torch_words import cause_of
 
 

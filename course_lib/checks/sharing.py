@@ -11,8 +11,8 @@ from typing import Any
 import torch.distributed as dist
 from torch.profiler import record_function
 
-from .collecting import Job, part_of
 from .exercise import Case, Exercise, Finding, Observation
+from .run_answer import Job, part_of
 
 _PART = "check: part {}"
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from course_lib import shown
 from course_lib.text import counted
 
-from .collecting import UNATTEMPTED, Outcome
 from .compare import Evidence, survey
 from .exercise import Case, Exercise, Finding, Observation
+from .run_answer import UNATTEMPTED, Outcome
 
 _WIDTH = 96
 _PRINTED_LINES = 6

@@ -167,7 +167,7 @@ def _add_grade(commands) -> None:
 
 
 def _grade(options) -> int:
-    from course_lib.checks.sandbox.isolation import Limits
+    from course_lib.checks.sandbox.limits import Limits
 
     from .grading import grade
     from .grading.points import Deadline
@@ -264,7 +264,7 @@ def _add_validate(commands) -> None:
 
 
 def _validate(options) -> int:
-    from .validating import validate
+    from .nbval_plugin import validate
 
     paths = [path.resolve() for path in options.notebook]
     if missing := [path for path in paths if not path.exists()]:

@@ -10,7 +10,7 @@ from course_lib.observe import Frame, Trace, read_trace
 from . import capture, shipping, sources
 from .diagnosis import silent_mismatches
 from .errors import Failure, RankError, RankInterrupt, RankTimeout, RunRecord
-from .report import write_report
+from .failure_report import write_report
 from .results import RankResults
 from .rundir import RunDir
 from .watch import Outcome

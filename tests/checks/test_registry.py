@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from course_lib.checks import seeds
-from course_lib.checks.collecting import signature_mismatch
 from course_lib.checks.registry import all_exercises
+from course_lib.checks.run_answer import signature_mismatch
 
 EXERCISES = list(all_exercises().values())
 NAMES = [exercise.name for exercise in EXERCISES]

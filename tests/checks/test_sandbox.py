@@ -15,10 +15,10 @@ import __main__
 import course_lib
 from course_lib.checks import forbidden_operations, seeds
 from course_lib.checks.answers import Call, Other
-from course_lib.checks.collecting import Job, Outcome, Trouble
 from course_lib.checks.exercise import Breach, Observation
 from course_lib.checks.laws import all_laws
 from course_lib.checks.registry import all_exercises
+from course_lib.checks.run_answer import Job, Outcome, Trouble
 from course_lib.checks.sandbox import fork_server, grading, library, names, transport
 from course_lib.checks.sandbox.library import write_library
 from course_lib.checks.sandbox.program import Piece, Program, Undefined, define

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from course_lib.checks.collecting import Job
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation, innermost
+from course_lib.checks.run_answer import Job
 from course_lib.checks.sharing import launches
 from course_lib.observe import CommEvent, Label, Trace
 

@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from course_lib.checks import seeds
-from course_lib.checks.collecting import Job, Trouble, collect_job
 from course_lib.checks.exercise import Case, Clue
 from course_lib.checks.judging import judge_case, judge_trouble
 from course_lib.checks.known_answers import known_answers
 from course_lib.checks.registry import all_exercises
+from course_lib.checks.run_answer import Job, Trouble, collect_job
 
 RIGHT = known_answers(all_exercises()["ring_all_reduce"])[0].answer
 JUDGE = """

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from course_lib.checks.collecting import Crossed, Job, Outcome
 from course_lib.checks.contract import Contract
 from course_lib.checks.examining import examine_briefly
 from course_lib.checks.exercise import Case, Exercise, Observation
+from course_lib.checks.run_answer import Crossed, Job, Outcome
 from course_lib.checks.sandbox import grading, wall
 from course_lib.checks.sandbox.grading import Grader
 from course_lib.checks.sandbox.program import Piece, Program

@@ -19,7 +19,7 @@ from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.examining import examine_briefly
 from course_lib.checks.sandbox import grading
 from course_lib.checks.sandbox.grading import Grader
-from course_lib.checks.sandbox.isolation import Limits
+from course_lib.checks.sandbox.limits import Limits
 from course_lib.checks.sandbox.program import Piece, Program
 from course_lib.checks.verdict import Verdict
 from tests.classroom import tiny

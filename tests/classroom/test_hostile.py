@@ -15,7 +15,8 @@ import pytest
 
 from course_lib.checks.examining import examine_briefly
 from course_lib.checks.sandbox import grading
-from course_lib.checks.sandbox.isolation import Limits, hidden_from_others
+from course_lib.checks.sandbox.isolation import hidden_from_others
+from course_lib.checks.sandbox.limits import Limits
 from course_lib.checks.verdict import Verdict
 from course_lib.classroom.grading.batch import Graded, grade
 from course_lib.classroom.grading.points import FAILED
@@ -36,8 +37,8 @@ HOSTILE = {
     "replaces the check": """
 import course_lib, builtins
 course_lib.check = lambda *_: print("passed")
-from course_lib.checks import collecting
-collecting.collect_job = lambda *_: None
+from course_lib.checks import run_answer
+run_answer.collect_job = lambda *_: None
 def double(x): return 0""",
     "equals everything": """
 class Equal:

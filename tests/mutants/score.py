@@ -22,10 +22,10 @@ from typing import NoReturn
 
 import course_lib
 from course_lib.checks import seeds
+from course_lib.checks.check_here import run_briefly
 from course_lib.checks.exercise import Exercise, Observation
 from course_lib.checks.judging import judge_case
 from course_lib.checks.registry import all_exercises
-from course_lib.checks.runner import run_briefly
 from course_lib.observe import Trace
 
 from .answers import answer

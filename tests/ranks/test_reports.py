@@ -400,7 +400,7 @@ def test_a_warning_on_several_ranks_is_told_once(capsys):
     ("ours", "call", "said"),
     [
         ("course_lib.ranks.rundir.RunDir.create", lambda: collect(dist.get_rank, 2), "prepared"),
-        ("course_lib.checks.runner.examine", lambda: check(ping_pong), "between two runs"),
+        ("course_lib.checks.check_here.examine", lambda: check(ping_pong), "between two runs"),
     ],
 )
 def test_an_interrupt_of_our_own_work_is_one_sentence(monkeypatch, ours, call, said) -> None:

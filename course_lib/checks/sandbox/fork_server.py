@@ -29,7 +29,7 @@ from pathlib import Path
 from course_lib.ranks import launcher_client, prctl
 from course_lib.ranks.rundir import RunDir
 
-from . import confinement, isolation, sandboxed_run, transport
+from . import isolation, rank_confinement, sandboxed_run, transport
 from .isolation import Sandbox
 from .names import COURSE, TECHNIQUES
 
@@ -170,7 +170,7 @@ def _enter(order: Order, results: int, fate: int, task: int, held: int) -> None:
 
 
 def _confine(sandbox: Sandbox) -> launcher_client.Confine | None:
-    return functools.partial(confinement.confine, sandbox) if sandbox.namespaces else None
+    return functools.partial(rank_confinement.confine, sandbox) if sandbox.namespaces else None
 
 
 def _prelude(library: str) -> str:

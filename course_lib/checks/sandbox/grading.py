@@ -22,15 +22,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from course_lib.checks import hashes, registry
-from course_lib.checks.collecting import Job, Outcome, Trouble
 from course_lib.checks.examining import examine, has_right_result
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.run_answer import Job, Outcome, Trouble
 from course_lib.checks.verdict import Verdict
 from course_lib.ranks import shipping
 
 from . import fork_server, transport, wall
-from .isolation import Limits, Sandbox, hidden_from_others
+from .isolation import Sandbox, hidden_from_others
 from .library import modules_of_every_run, write_library
+from .limits import Limits
 from .names import CHECKS
 from .program import Program, keep_lines
 from .sandboxed_run import DEFINED, Task

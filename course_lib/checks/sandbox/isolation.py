@@ -13,16 +13,17 @@ import contextlib
 import ctypes
 import fcntl
 import os
-import resource
 import socket
 import stat
 import struct
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from course_lib.ranks import prctl
+
+from .limits import Limits, set_limits
 
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER = 0x00020000, 0x04000000, 0x08000000, 0x10000000
 _NEWPID, _NEWNET = 0x20000000, 0x40000000
@@ -42,20 +43,6 @@ SHARES = 8  # of the space for files, a rank has one in each place that it can w
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What one answer may use.
-
-    memory: bytes of one process, and of all of them together; seconds: of processor time, of one
-    process; processes: threads included; disk: bytes of all files that it writes.
-    """
-
-    memory: int = 4 * 2**30
-    seconds: int = 120
-    processes: int = 600
-    disk: int = 256 * 2**20
-
-
-@dataclass(frozen=True)
 class Sandbox:
     """What a process is locked into.
 
@@ -67,7 +54,7 @@ class Sandbox:
     visible: tuple[str, ...]
     user: int
     namespaces: bool
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
 
 def available() -> bool:
@@ -146,7 +133,7 @@ def enter(sandbox: Sandbox, folder: str) -> None:
     os.chdir(folder)
     tempfile.tempdir = temporary
     os.environ.update(HOME=folder, TMPDIR=temporary, USER="learner", LOGNAME="learner")
-    _limit(sandbox.limits)
+    set_limits(sandbox.limits)
     _give_up_rights(sandbox.user)
     os.umask(0o077)
 
@@ -220,21 +207,6 @@ def _loopback_up() -> None:
         request = struct.pack("16sh14x", b"lo", 0)
         name, flags = struct.unpack("16sh14x", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request))
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", name, flags | _IFF_UP))
-
-
-def _limit(limits: Limits) -> None:
-    for what, most in (
-        (resource.RLIMIT_DATA, limits.memory),
-        (resource.RLIMIT_CPU, limits.seconds),
-        (resource.RLIMIT_NPROC, limits.processes),
-        (resource.RLIMIT_FSIZE, limits.disk),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, 1024),
-    ):
-        _, hard = resource.getrlimit(what)
-        if hard != resource.RLIM_INFINITY:
-            most = min(most, hard)
-        resource.setrlimit(what, (most, most))
 
 
 def _give_up_rights(user: int) -> None:

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from course_lib.checks.collecting import Job, Outcome, Trouble, collect_job
+from course_lib.checks.run_answer import Job, Outcome, Trouble, collect_job
 from course_lib.ranks import RankError, collect
 
-from . import confinement, transport, wall
+from . import rank_confinement, transport, wall
 from .program import Program, Undefined, define, keep_lines
 
 DEFINED = b"defined"
@@ -87,7 +87,7 @@ class Answer:
 
     def define(self) -> None:
         """Run the program's cells, which is no part of a call. From here on the rank is alone."""
-        confinement.seal()
+        rank_confinement.seal()
         _definition(self.program)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -127,7 +127,7 @@ def _nothing() -> None:
 
 def _described(program: Program) -> str | list[tuple[str, int, str | None]] | None:
     """On a rank: the parameters of the function, None if they are not to be had, or why not."""
-    confinement.seal()
+    rank_confinement.seal()
     try:
         parameters = inspect.signature(define(program)).parameters.values()
     except Undefined as problem:

@@ -24,8 +24,8 @@ from typing import Any
 import torch
 
 from course_lib.checks.answers import Other, kind_of
-from course_lib.checks.collecting import Outcome
 from course_lib.checks.exercise import Observation
+from course_lib.checks.run_answer import Outcome
 from course_lib.observe import Frame
 from course_lib.ranks import shipping
 

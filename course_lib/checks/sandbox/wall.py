@@ -2,9 +2,9 @@
 
 A recorder sits in the process of an answer, which can go round it or write to it. The counters of
 the sandbox's loopback device are the kernel's. Since a sealed rank makes no sockets of its own
-(`confinement`), all that crosses is gloo's: its messages, each with a head, and notes by which both
-ends of a message find each other. So what was recorded says within narrow limits what must have
-crossed, added up over all ranks.
+(`rank_confinement`), all that crosses is gloo's: its messages, each with a head, and notes by which
+both ends of a message find each other. So what was recorded says within narrow limits what must
+have crossed, added up over all ranks.
 
 The numbers are gloo's, as torch 2.10 to 2.14 have it; `tests/checks/test_wall.py` measures them.
 """
@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from course_lib.checks.collecting import Crossed, Job, Outcome
 from course_lib.checks.exercise import Breach, innermost
+from course_lib.checks.run_answer import Crossed, Job, Outcome
 from course_lib.observe import CommEvent
 from course_lib.observe.algorithms import sends
 

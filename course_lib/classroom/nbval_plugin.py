@@ -1,6 +1,6 @@
 """nbval for notebooks that may hang or kill their kernel: a name for each exercise, and limits.
 
-As a pytest plugin (`-p course_lib.classroom.validating`) it calls the cell of a check by its
+As a pytest plugin (`-p course_lib.classroom.nbval_plugin`) it calls the cell of a check by its
 exercise, fails a cell at once when its kernel has died (nbval waits for the cell's time-out),
 runs the cells after one that was interrupted, and ends the whole run after `--nbval-run-timeout`
 seconds. `validate` runs pytest with all of that on a learner's notebook.
@@ -102,7 +102,7 @@ def validate(notebooks: Sequence[Path], for_a_cell: float, for_all: float, junit
     """
     command = [
         *(sys.executable, "-m", "pytest", "--nbval-lax", "--nbval-current-env", "-v", "--tb=line"),
-        *("-p", "course_lib.classroom.kernels", "-p", "course_lib.classroom.validating"),
+        *("-p", "course_lib.classroom.kernels", "-p", "course_lib.classroom.nbval_plugin"),
         *(
             "-p",
             "no:cacheprovider",

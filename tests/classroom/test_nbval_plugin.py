@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import nbformat
 import pytest
 
-from course_lib.classroom.validating import validate
+from course_lib.classroom.nbval_plugin import validate
 
 
 def write(path, *cells: tuple[str, str]):

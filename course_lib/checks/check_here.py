@@ -4,9 +4,9 @@ import random
 from collections.abc import Callable
 
 from . import hashes
-from .collecting import collect_job
 from .examining import Collect, examine, examine_briefly
 from .exercise import Exercise
+from .run_answer import collect_job
 from .verdict import Verdict
 
 
