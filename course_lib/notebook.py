@@ -51,7 +51,7 @@ def draw_verdict(verdict: Verdict) -> str:
             got=finding.got,
             by_rank=verdict.by_rank(),
             likely=finding.likely,
-            report=trouble.report.strip("\n") if trouble and trouble.kind != "signature" else "",
+            report="" if trouble and trouble.kind == "signature" else verdict.failure.report,
             printed="\n".join(
                 f"[rank {rank}] {line}"
                 for rank, text in sorted(outcome.printed.items())

@@ -83,6 +83,8 @@ class Finding:
 
     promise: the result itself is right here; what is not kept is a promise about traffic, memory
     or state.
+    special: the cause is what sets this case apart from those before, of which the advice in a
+    report knows nothing.
     """
 
     likely: str
@@ -91,6 +93,7 @@ class Finding:
     expected: str = ""
     got: str = ""
     promise: bool = False
+    special: bool = False
 
 
 # ---------------------------------------------------------------------------------------------

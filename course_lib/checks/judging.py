@@ -37,7 +37,7 @@ def judge_trouble(case: Case, trouble: Trouble, others_passed: bool = False) -> 
     before = "the cases before were right" if others_passed else ""
     if case.clue and (silent or (known and others_passed)):
         special = f"{before}. What is special about this one: " if before else ""
-        return Finding(f"{special}{case.clue}")
+        return Finding(f"{special}{case.clue}", special=others_passed)
     cause = cause_of(trouble.errors) or (_SIGSEGV if "SIGSEGV" in trouble.report else "")
     return Finding(sentences(cause, before))
 

@@ -1,5 +1,6 @@
 """What a learner reads: one line when it passes, one short message when it does not."""
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from .run_answer import UNATTEMPTED, Outcome
 
 _WIDTH = 96
 _PRINTED_LINES = 6
+_ADVICE = re.compile(r"\nTry: .*(?:\n {5}.*)*")
 _TIME_IS_UP = ("had not finished after", "did not finish in time")
 
 
@@ -47,6 +49,13 @@ class Failure:
     finding: Finding
     outcome: Outcome
     observation: Observation | None = None
+
+    @property
+    def report(self) -> str:
+        """What became of ranks that did not end well; without its advice where we know better."""
+        trouble = self.outcome.trouble
+        report = trouble.report.strip("\n") if trouble else ""
+        return _ADVICE.sub("", report) if self.finding.special else report
 
 
 @dataclass(frozen=True)
@@ -122,7 +131,7 @@ class Verdict:
         lines = [f"{name} does not pass yet. What was run: {failure.case.label}"]
         if trouble and trouble.kind != "unusable":
             end = "did not finish" if trouble.kind == "stuck" else "failed"
-            lines += [f"Your ranks {end}.", textwrap.indent(trouble.report.strip("\n"), "  ")]
+            lines += [f"Your ranks {end}.", textwrap.indent(failure.report, "  ")]
         rank = "" if finding.rank is None else f"{finding.rank}"
         lines += [
             _field("rank", rank),

@@ -11,7 +11,8 @@ from course_lib.checks.exercise import Case, Clue
 from course_lib.checks.judging import judge_case, judge_trouble
 from course_lib.checks.known_answers import known_answers
 from course_lib.checks.registry import all_exercises
-from course_lib.checks.run_answer import Job, Trouble, collect_job
+from course_lib.checks.run_answer import Job, Outcome, Trouble, collect_job
+from course_lib.checks.verdict import Failure
 
 RIGHT = known_answers(all_exercises()["ring_all_reduce"])[0].answer
 JUDGE = """
@@ -99,3 +100,14 @@ def test_the_clue_of_a_case_is_told_of_an_error_only_if_that_comes_of_it(
 def test_what_is_still_waiting_when_a_rank_raises_tells_no_clue():
     trouble = Trouble("stuck", "a report", errors=["KeyError: 3"])
     assert judge_trouble(Case(2, "a case", {}, clue="sizes that do not fit"), trouble).likely == ""
+
+
+@pytest.mark.parametrize("others_passed", [False, True])
+def test_advice_that_knows_nothing_of_what_is_special_about_a_case_is_left_out(others_passed):
+    report = (
+        "deadlock\n\nWhy: it waits.\nTry: Receive into a tensor\n     of the same shape.\n\nMore."
+    )
+    case, trouble = Case(2, "a case", {}, clue="a frozen parameter"), Trouble("stuck", report)
+    finding = judge_trouble(case, trouble, others_passed)
+    shown = Failure(case, finding, Outcome(trouble=trouble)).report
+    assert shown == ("deadlock\n\nWhy: it waits.\n\nMore." if others_passed else report)
