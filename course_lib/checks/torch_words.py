@@ -13,7 +13,8 @@ _CAUSES = (
     ),
     (
         ("leaf Variable that requires grad is being used in an in-place operation",),
-        "this changes a parameter where autograd looks on: do it under torch.no_grad(), or on "
+        "this changes a parameter itself, where autograd looks on. If its gradient is meant, as in "
+        "a hook, that is parameter.grad; if not, do it under torch.no_grad(), or on "
         "parameter.detach()",
     ),
     (

@@ -29,7 +29,10 @@ def solved(*answers: Callable) -> bool:
 
 def yours_or(answer: Callable, instead: Callable) -> Callable:
     """Your function if it has passed its check in this kernel; else `instead`, and says so."""
-    return answer if solved(answer) else instead
+    if solved(answer):
+        return answer
+    print("What is called yours from here on is a ready-made one.")
+    return instead
 
 
 def guessed(*guesses: Any) -> str:

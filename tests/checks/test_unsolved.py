@@ -21,7 +21,9 @@ def nothing_passed(monkeypatch):
 
 def test_what_has_not_passed_is_replaced_and_that_is_said(capsys):
     assert yours_or(memory_wall, stand_in) is stand_in
-    assert capsys.readouterr().out.startswith("memory_wall has not passed in this kernel yet")
+    said = capsys.readouterr().out
+    assert said.startswith("memory_wall has not passed in this kernel yet")
+    assert "What is called yours from here on is a ready-made one." in said
 
 
 def test_what_has_passed_is_taken_in_silence(capsys):

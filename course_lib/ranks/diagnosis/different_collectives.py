@@ -18,7 +18,8 @@ _REMEDIES = {
     "reduction": "Every rank must ask for the same reduction.",
     "dtype": "Gloo compares bytes, not types: convert the tensors to one dtype first.",
     "size": "The tensors need the same shape on every rank. Print tensor.shape just before the "
-    "call; unequal pieces come from sizes that the world size does not divide.",
+    "call: the ranks may be at different calls, each in an order of its own, or the pieces of one "
+    "call are unequal, as where the world size does not divide a size.",
 }
 
 

@@ -122,6 +122,21 @@ def hook_takes_the_parameter_for_its_gradient(model):
     return synchronize
 
 
+@wrong(says="If its gradient is meant, as in a hook, that is parameter.grad")
+def divides_the_parameter_for_its_gradient(model):
+    start_equal(model)
+    pending = []
+    hook_on_each(model, lambda grad: pending.append((dist.all_reduce(grad, async_op=True), grad)))
+
+    def synchronize():
+        for work, grad in pending:
+            work.wait()
+            grad /= dist.get_world_size()
+        pending.clear()
+
+    return synchronize
+
+
 @wrong(says="your function returned nothing: return the function")
 def hooks_without_return(model):
     start_equal(model)

@@ -165,6 +165,26 @@ def a_rank_without_rows_stays_away(model, loss, inputs, targets):
     return mean_over_all(value, share)
 
 
+@wrong(says="a frozen parameter has no gradient")
+def frozen_parameters_are_reduced_too(model, loss, inputs, targets):
+    share = len(inputs) / all_rows(inputs)
+    value = loss(model(inputs), targets)
+    (value * share).backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+    return mean_over_all(value, share)
+
+
+@wrong(says="an unused layer has no gradient on any rank")
+def unused_parameters_are_reduced_too(model, loss, inputs, targets):
+    share = len(inputs) / all_rows(inputs)
+    value = loss(model(inputs), targets)
+    (value * share).backward()
+    for parameter in filter(lambda p: p.requires_grad, model.parameters()):
+        dist.all_reduce(parameter.grad)
+    return mean_over_all(value, share)
+
+
 @wrong(says="collected with all_gather")
 def gather_and_add(model, loss, inputs, targets):
     share = len(inputs) / all_rows(inputs)

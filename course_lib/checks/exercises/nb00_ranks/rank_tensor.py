@@ -31,8 +31,8 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     size, n = case.data["size"], case.world_size
     if n > 1 and all(_equal(got, observation.values[0]) for got in observation.values):
         return Finding(
-            "every rank returned the same: ask dist.get_rank() for this rank's number, inside the "
-            "function",
+            "every rank returned the same, and each has a number of its own: the function has to "
+            "find out, when it runs, on which rank it is",
             rank=1,
             expected=glimpse(torch.ones(size)),
             got=glimpse(observation.values[1]),

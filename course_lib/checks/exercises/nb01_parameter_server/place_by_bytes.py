@@ -92,8 +92,8 @@ def _judge_bytes(case: Case, observation: Observation) -> Finding | None:
             )
         elif loads == _rounded_up(sum(sizes), servers):
             likely = (
-                "every server takes the share rounded up, and the last ones go short: server s "
-                "begins at total * s // servers"
+                "every server takes the share rounded up, and the last ones go short: some must "
+                "take the share rounded down"
             )
         elif max(loads) - min(loads) <= len(sizes):
             likely = (

@@ -226,11 +226,12 @@ EXERCISE = Exercise(
         runs=lambda arguments: len(arguments["batches"]),
         changes=("model",),
         moves=("model",),
-        takes="rank 0's `batches` is a list of None; ranks start unequal; a frozen or unused "
-        "parameter has no gradient",
+        takes="rank 0's `batches` is a list of None; ranks start unequal; parameters frozen, "
+        "shared or unused",
         allowed=POINT_TO_POINT,
-        sends="per step each worker sends every gradient to rank 0 once, and gets every parameter"
-        " once; once more at the start",
+        sends="before the first step rank 0 sends each worker every parameter once; per step each "
+        "worker sends every gradient to rank 0 once, zeros where it is None, and gets every "
+        "trained parameter once",
     ),
     points=2,
 )

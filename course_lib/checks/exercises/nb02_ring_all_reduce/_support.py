@@ -18,9 +18,8 @@ from course_lib.checks.exercise import Case, Clue, Finding, Observation
 from course_lib.checks.glimpse import glimpse, glimpse_inputs
 
 _GLOBAL_RANKS = Clue(
-    "send and recv take global ranks, and in a group rank 1 of the group may be global rank 3: "
-    "dist.get_rank(group) is your rank in it, and dist.get_global_rank(group, i), or "
-    "group_dst=i and group_src=i in send and recv, name the others",
+    "ranks are counted inside the group here: dist.get_rank(group) is your own, and group_dst and "
+    "group_src name the others. dst and src are global ranks",
     "rank",
     "IndexError",
 )

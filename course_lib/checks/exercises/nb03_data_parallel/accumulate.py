@@ -309,6 +309,7 @@ EXERCISE = Exercise(
     contract=Contract(
         runs=lambda arguments: len(arguments["microbatches"]),
         changes=("ddp",),
+        takes="parameters frozen or shared; every `.grad` is None at first",
         allowed=frozenset({"all_reduce"}),
         sends="every gradient once for all microbatches",
         holds="the activations of one microbatch at a time",

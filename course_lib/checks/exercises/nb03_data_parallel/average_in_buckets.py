@@ -344,7 +344,8 @@ EXERCISE = Exercise(
     passed="the average in few buckets, in one order, on their way before backward has ended",
     contract=Contract(
         changes=("model",),
-        takes="models that start equal; parameters frozen, shared or unused",
+        takes="models that start equal; parameters frozen, shared or unused, whose `.grad` may "
+        "end as zeros or None where no rank used them",
         allowed=frozenset({"all_reduce"}),
         sends="every gradient once, in buckets of at most `bucket_bytes`, except for a larger one",
         waits=(Waits(op="all_reduce", begins="backward", promptly=True, outlasts="backward"),),

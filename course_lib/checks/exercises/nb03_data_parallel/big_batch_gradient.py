@@ -39,13 +39,27 @@ from ._networks import (
 _COUNTS = 64  # bytes for the numbers of rows and the loss
 
 
+_FROZEN = Clue(
+    "a frozen parameter has no gradient: its .grad is None, on every rank. Reduce those of the "
+    "parameters with requires_grad",
+    "NoneType",
+)
+
+
+_UNUSED = Clue(
+    "an unused layer has no gradient on any rank: its .grad is None. Reduce zeros for it, or leave "
+    "it out on all ranks",
+    "NoneType",
+)
+
+
 def _cases(rng: random.Random) -> list[Case]:
     return [
         _case(rng, [3, 3], []),
         _case(rng, [3, 2], []),
-        _case(rng, [1, 5, 2], [FROZEN, TIED]),
-        _case(rng, [4], [FROZEN]),
-        _case(rng, [2, 3, 2, 1], [UNUSED, TIED]),
+        _case(rng, [1, 5, 2], [FROZEN, TIED], _FROZEN),
+        _case(rng, [4], [FROZEN], _FROZEN),
+        _case(rng, [2, 3, 2, 1], [UNUSED, TIED], _UNUSED),
         _case(
             rng,
             [1, 1, 1, 0],
@@ -225,7 +239,8 @@ EXERCISE = Exercise(
     contract=Contract(
         runs=lambda arguments: 1,
         changes=("model",),
-        takes="any number of rows, also none on some ranks",
+        takes="any number of rows, also none on some ranks; parameters frozen, shared or unused; "
+        "every `.grad` is None at first, and may stay so where the parameter is frozen or unused",
         allowed=frozenset({"all_reduce", "all_gather"}),
     ),
     points=2,

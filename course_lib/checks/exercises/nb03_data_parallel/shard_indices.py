@@ -204,7 +204,6 @@ EXERCISE = Exercise(
     ),
     passed="each sample is read once per epoch, and every epoch has an order of its own",
     contract=Contract(
-        any_order=True,
         allowed=frozenset(),
     ),
 )
