@@ -22,8 +22,8 @@
 # - say before a run how many bytes each process will send;
 # - read the report of a run that hangs, and name the process and the line that are wrong.
 #
-# **You need** to have trained a network on one device with PyTorch. **It takes** 80 minutes to the
-# end of section 6, where the guided exercises are done, and 25 for the rest. The machine needs half
+# **You need** to have trained a network on one device with PyTorch. **It takes** 90 minutes to the
+# end of section 6, where the guided exercises are done, and 20 for the rest. The machine needs half
 # a minute. Each exercise says how hard it is (● a few lines, ●● two ideas together, ●●● the hard
 # one) and how long it takes.
 #
@@ -153,9 +153,15 @@ memory_curves(watched, title="Two training steps")
 # %% [markdown]
 # **Explain.** The 16 bytes are the same for both. **Activations** are what the backward pass will
 # need: they pile up forward, are given back on the way back, and grow with the batch. With 2048
-# rows they are more than all the rest. The optimizer's averages come into being in the first
+# rows they are more than the 16 bytes. The optimizer's averages come into being in the first
 # `step()` and stay. So the second step needs more than the first, and a run that survives one step
-# may run out of memory in the next. (Light grey, "other", is what an operator needs for a moment.)
+# may run out of memory in the next.
+#
+# (The picture goes from one allocation or release to the next, not by the clock. Its numbers are
+# those of the moment at which the total is highest, while the cell before it prints the most that
+# each kind ever takes: not all of them are at their most in that moment. Light grey, "other", is
+# what an operator needs for a while. In the backward pass these are the gradients of the
+# activations, so with 2048 rows it is large too.)
 #
 # **Who solved it, and when.** No single idea did. Each of these spreads something else over the
 # devices, and each has a lesson here:
@@ -176,7 +182,8 @@ memory_curves(watched, title="Two training steps")
 #
 # ### Exercise 1: `memory_wall` (● 5 minutes)
 #
-# No ranks yet. Put the arithmetic above into a function, for any model and device.
+# No ranks yet. Put the arithmetic above into a function, for any model and device. (What is always
+# enforced, below, holds for all exercises of the course. Some of its words have their turn later.)
 
 # %% exercise="memory_wall"
 import math
@@ -489,7 +496,7 @@ print(hang.report)
 # *wait-for graph*, and a circle in it is a **deadlock** (Coffman, Elphick & Shoshani, *System
 # Deadlocks*, ACM Computing Surveys 1971).
 #
-# ### Exercise 4: `blame` (●● 15 minutes)
+# ### Exercise 4: `blame` (●● 20 minutes)
 #
 # Write the function that does it: arrows in, culprits out. No ranks are needed here, it is plain
 # Python.
@@ -783,13 +790,15 @@ print("your guesses:", guessed(guess_one_by_one, guess_tree))
 schedule_gantt(replayed)
 
 # %% [markdown]
-# **Explain.** Boxes are training, thin lines are messages, and a dot is a unit of waiting. A root
-# that sends to each rank in turn is busy for seven units, and the last rank waits for six of them
-# before anything arrives. In the tree three units are enough. (There all ranks are drawn as waiting
-# until it is over, since nobody sees inside.)
+# **Explain.** The large boxes are training, the narrow bars below them messages, and where a rank
+# has neither it waits. A root that sends to each rank in turn is busy for seven units, and nothing
+# arrives at the last rank in the first six of them. In the tree three units are enough. (Nobody
+# sees inside `dist.broadcast`, so it is drawn as one bar for all ranks, and all begin to train when
+# it is over. In a real tree some could begin sooner.)
 #
 # In training, ranks are never equally fast. In the next cell rank 0 has two units of work to do,
-# rank 1 four, rank 2 six and rank 3 eight. Then all of them call the all-gather.
+# rank 1 four, rank 2 six and rank 3 eight. Then all of them call the all-gather. (Again, just run
+# the cell.)
 #
 # **Predict.** Which ranks wait, and for whom? Is PyTorch's all-gather done sooner than yours?
 
@@ -816,9 +825,10 @@ schedule_gantt({name: work_before(runs[name].trace) for name in runs if "gather"
 # %% [markdown]
 # **Explain.** All wait for rank 3, in both: it works for eight units, and nobody can have its
 # tensor before. No algorithm can help with that. A collective is as late as its last rank. What
-# differs is how much is left to do then. With four broadcasts in turn, as in the solution, the very
-# first already waits for rank 3, and nine units of messages follow its work. In the ring that is
-# drawn for PyTorch's, three follow: every rank sends at the same time.
+# differs is how much is left to do then. With four broadcasts in turn, as in the solution, rank 0
+# hands its tensor to rank 1, then to rank 2, and then stands before rank 3, which still works: the
+# first of the four broadcasts is not over before that, and nine units of messages follow. In the
+# ring that is drawn for PyTorch's, three follow: every rank sends at the same time.
 #
 # ### Everyone must call it
 #
@@ -1070,7 +1080,7 @@ print("your guess:", guessed(guess_received))
 # 54 · 24 h / 419 = 3.1 h. With a sixteenth of the GPUs 16 times as long: every 49 hours.
 # </details>
 #
-# ## 11. Assignment: `scatter_by_sends` (● 10 minutes)
+# ## 11. Assignment: `scatter_by_sends` (● 5 minutes)
 #
 # The third basic collective. The root has a list of $n$ tensors, one for each rank, and every rank
 # needs its own. Each piece travels once, from the root to its owner; nothing else is sent. The

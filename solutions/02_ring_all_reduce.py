@@ -27,12 +27,13 @@
 # - write a third all-reduce, with fewer messages.
 #
 # **You need** `send`, `recv` and `isend` from [lesson 00](00_ranks.ipynb). **It takes** 80 minutes
-# to the end of section 4. All else is optional: 30 minutes for section 5, 40 for sections 6 and 7
-# (lesson 03 begins with the hooks of section 7), 30 for the assignment; sections 8 and 9 are there
-# to run and read. The machine needs a minute. Each exercise says how hard it is (● a few lines, ●●
-# two ideas together, ●●● the hard one) and how long it takes.
+# to the end of section 4. All else is optional: 30 minutes for section 5, 40 for sections 6 and 7,
+# 30 for the assignment; sections 8 and 9 are there to run and read. (The hooks of section 7 come
+# again in lesson 03, which explains them anew.) The machine needs a minute. Each exercise says how
+# hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how long it takes.
 
 # %%
+import math
 from collections.abc import Callable
 
 import torch
@@ -113,7 +114,7 @@ run_ranks(sum_of_everyones_number, 4)
 # missing, 2111 has that of rank 3 twice, 277.75 is a mean. The checks in this lesson use the same
 # trick, so their messages can tell you which rank was left out.
 #
-# ### Exercise 1: `gather_broadcast_all_reduce` (● 10 minutes)
+# ### Exercise 1: `gather_broadcast_all_reduce` (● 5 minutes)
 #
 # Write the obvious plan with `dist.send` and `dist.recv`. Every rank sends its tensor to rank 0.
 # Rank 0 adds them up and sends the sum back to each. Work in place, as `dist.all_reduce` does, and
@@ -233,13 +234,14 @@ def all_send_first(x):
     return arriving
 
 
+print("your guess:", guessed(guess_send_first))
 run_ranks(once_round, 4, all_send_first)
 
 # %% [markdown]
-# A blocking `send` comes back when the receiver has taken the message. All four ranks wait in the
-# same line, each for a neighbour that waits too. The size of the message does not matter here: it
-# is one number. (Many MPI libraries do buffer small messages, so the same code can pass a test with
-# small tensors and hang with large ones. Never rely on it.)
+# It hangs. A blocking `send` comes back when the receiver has taken the message. All four ranks
+# wait in the same line, each for a neighbour that waits too. The size of the message does not
+# matter here: it is one number. (Many MPI libraries do buffer small messages, so the same code can
+# pass a test with small tensors and hang with large ones. Never rely on it.)
 #
 # The second: one wrong neighbour, `rank + 1` where `rank - 1` should be.
 
@@ -254,10 +256,12 @@ def receive_from_the_right(x):
     return arriving
 
 
+print("your guess:", guessed(guess_wrong_neighbour))
 run_ranks(once_round, 4, receive_from_the_right)
 
 # %% [markdown]
-# Compare the two reports. The first names `send`, the second `recv`. In both, the numbers tell the
+# It hangs too. Compare the two reports. In the first all ranks stand in `send`: the neighbours are
+# the right ones, but nobody receives. In the second all stand in `recv`, and the numbers tell the
 # rest: rank 0 waits for rank 1, but rank 1 sends to rank 2.
 #
 # The third: it does wait, but it uses the buffer again before that. (The barrier only makes the
@@ -276,7 +280,7 @@ def reuse_before_wait(x):
     return arriving
 
 
-print("your guesses:", guessed(guess_send_first, guess_wrong_neighbour, guess_early_write))
+print("your guess:", guessed(guess_early_write))
 run_ranks(once_round, 4, reuse_before_wait)
 
 # %% [markdown]
@@ -295,7 +299,8 @@ run_ranks(once_round, 4, reuse_before_wait)
 # - sends chunk $r - 1 - s$ to the right,
 # - receives chunk $r - 2 - s$ from the left and **adds** it to its own,
 #
-# all modulo $n$. Try it on paper with $n = 4$, starting from rank 2.
+# all modulo $n$. Try it on paper with $n = 4$: write down which chunk rank 2 sends, and which it
+# receives, in each of the three steps.
 #
 # **Predict.** After these three steps, which chunk is complete on rank 2? And how many of its 4000
 # bytes has each rank sent?
@@ -314,10 +319,10 @@ print("your guesses:", guessed(guess_chunk, guess_sent))
 explore(ring_steps, ranks=[2, 3, 4, 5])
 
 # %% [markdown]
-# Follow one chunk through the picture; in each panel the columns are chunks 0, 1, 2 and so on.
-# Chunk 2 starts on rank 3, goes to 0, to 1, to 2, and collects one value at each stop: 1000, 1001,
-# 1011, 1111. So rank $r$ ends with chunk $r$, and has sent $\frac{n-1}{n}S$: three chunks of 1000
-# bytes. The second row of panels is for exercise 3.
+# Go from step to step, and follow one chunk. Chunk 2 starts on rank 3, goes to 0, to 1, to 2, and
+# collects one value at each stop: 1000, 1001, 1011, 1111. So rank $r$ ends with chunk $r$, and has
+# sent $\frac{n-1}{n}S$: three chunks of 1000 bytes. The steps called all-gather are for exercise 3.
+# (On paper, or where no scripts run, all steps stand side by side.)
 #
 # ### Exercise 2: `ring_reduce_scatter` (●●● 25 minutes)
 #
@@ -474,7 +479,8 @@ moving_values(small.trace, *zip(*small, strict=True), title="your ring")
 
 # %% [markdown]
 # The recording has times as well. Here is your ring with a tensor of 8 MB. Each rank is drawn as a
-# device of its own: its processor time as boxes, its messages as thin lines below.
+# device of its own: its processor time as boxes, its messages as bars below, with an arrow from
+# each send to its receive. The picture will be a mess; the next one is not.
 #
 # **Predict.** How many messages does each rank receive? After how many of them does it add?
 
@@ -505,11 +511,13 @@ print("your guesses:", guessed(guess_messages, guess_additions))
 schedule_gantt(ring_trace.timeline(), "your ring, as it ran here", unit="s")
 
 # %% [markdown]
-# **Explain.** Six messages: three that are added, three that are only put in their place. (The
-# boxes are called "add", but putting in place is work as well.) It looks less regular than it is.
-# These ranks share a few cores, and who gets none is late. So **replay** it. A replay keeps from
-# the recording what each rank did in which order and how long it computed. It gives each rank a
-# device and each pair of ranks a wire, of the kind that you choose.
+# **Explain.** Six messages: three that are added, three that are only put in their place. You
+# cannot count them in this picture. Padding, copying and starting a message are processor time as
+# well, so there are more boxes than additions, and these ranks share a few cores: who gets none is
+# late. So **replay** it. A replay keeps from the recording what each rank did in which order and
+# how long it computed. It gives each rank a device and each pair of ranks a wire, of the kind that
+# you choose. Then all ranks do the same at the same time, and you can count messages. (Do not count
+# boxes: a replay cuts computing into more pieces.)
 
 # %% tags=["nbval-ignore-output"]
 from course_lib.views.replay_explorer import replay_explorer
@@ -532,8 +540,10 @@ replay_explorer(ring_trace)
 #
 # And the time on this machine? Measure it, but do not expect the ring to win here. It spreads the
 # load over $n$ network cards, and these ranks have none: they share the cores and the memory of one
-# machine, so only the total counts, and the ring has more steps. (Outputs of measuring cells differ
-# from run to run and are not compared.)
+# machine, so only the total counts. And in each of its six steps every rank waits for another one,
+# which must first get a core. With 4 kB that is all there is to it, and the ring may take ten times
+# as long as the way through rank 0, or more. That is no fault of yours. (Outputs of measuring cells
+# differ from run to run and are not compared.)
 
 # %% tags=["nbval-ignore-output"]
 import time
@@ -701,7 +711,7 @@ print("your guesses:", guessed(guess_4_kB, guess_100_MB))
 def crossover_bytes(n: int, alpha: float, beta: float) -> float:
     """The tensor size in bytes at which ring and binomial tree take the same time on n ranks."""
     ### BEGIN SOLUTION
-    levels = (n - 1).bit_length()  # ceil(log2(n))
+    levels = math.ceil(math.log2(n))
     more_messages = 2 * (n - 1) - 2 * levels  # of the ring
     if more_messages == 0:
         return 0.0
@@ -773,10 +783,10 @@ explore(
 # By this formula halving-doubling never loses at a power of two. Then why does anyone use a ring?
 # Because the formula has one $\beta$ for all pairs of ranks. In a ring, neighbours talk, and the
 # middle of the network is crossed by one message each way. In halving-doubling all $n$ ranks reach
-# across the middle in the same step, with half of the tensor each. (Beginning with the near
-# partners makes those messages small, but there are still $n$ of them.) Patarasuk & Yuan make this
-# point against "butterfly" algorithms. Libraries carry several algorithms and choose by size, ranks
-# and topology; NCCL has rings and trees.
+# across the middle in the same step, with half of the tensor each. (One can begin with the near
+# partners. Then the messages across the middle are the small ones of the last step, but there are
+# still $n$ of them.) Patarasuk & Yuan make this point against "butterfly" algorithms. Libraries
+# carry several algorithms and choose by size, ranks and topology; NCCL has rings and trees.
 
 # %% [markdown]
 # ## 6. Many small tensors: fusion
@@ -855,9 +865,9 @@ check(fused_all_reduce)
 #
 # `parameter.register_post_accumulate_grad_hook(hook)` calls `hook(parameter)` when the gradient is
 # complete. It passes the *parameter*; the gradient is `parameter.grad`. A sum divided by $n$ is an
-# average on every backend; `op=dist.ReduceOp.AVG` does both at once, with NCCL and in recent
-# versions of PyTorch. (At least one published training library took the argument for the gradient:
-# its weights were averaged, its gradients not.)
+# average on every backend. (`op=dist.ReduceOp.AVG` does both at once with NCCL, but not every
+# version of PyTorch has it for gloo. At least one published training library took the argument for
+# the gradient: its weights were averaged, its gradients not.)
 
 
 # %% exercise="average_gradients_by_hooks"
@@ -1032,8 +1042,8 @@ print("your guesses:", guessed(guess_yours, guess_fused))
 #
 # (RoCE: network cards write into each other's memory, over Ethernet.)
 #
-# Both rows are from Horovod's README, the first from an earlier version of it. The two are often
-# mixed up: 68 % belongs to 512 GPUs.
+# Both rows are from Horovod's README, the first from an earlier version of it. They are often mixed
+# up: 68 % belongs to 512 GPUs.
 #
 # 68 % of 512 GPUs is the work of 348. Why VGG-16 and not ResNet-101? Compare the bytes.
 
@@ -1077,6 +1087,9 @@ print(f"busbw {costs.bus_bandwidth('all_reduce', gpus, a_gigabyte, took) / 1e9:.
 # and all wait for those. So the network sets the pace, however fast the other links are. In a tree
 # the lowest levels stay inside the nodes. In halving-doubling the first steps cross the network,
 # and what is left for the inside is small.
+#
+# The next cell replays recordings on several layouts, without the time of the additions, and prints
+# what the formulas say beside it. (You need not read its code; look whether the columns agree.)
 
 # %%
 from dataclasses import replace
@@ -1120,12 +1133,12 @@ for name, (all_reduce, seconds) in recorded.items():
             print(f"{name:16}  {where:12}  {played * 1e6:6.1f} µs  {said * 1e6:6.1f} µs")
 
 # %% [markdown]
-# Equal in every row, so from here on the formulas do without the replay. (`compute=[]` leaves the
-# additions out, as the formulas do.)
+# Equal in every row, so from here on the formulas do without the replay.
 #
 # In one node of eight GPUs, ring and tree take the same time at 1.9 MB.
 #
-# **Predict.** On 128 such nodes, 1024 GPUs: at how many MB do they?
+# **Predict.** And on 128 such nodes, 1024 GPUs? At which size, in MB, do ring and tree take the
+# same time there? (It will be the last line of the second column.)
 
 # %%
 ### BEGIN SOLUTION
@@ -1156,9 +1169,14 @@ print("your guess:", guessed(guess_megabytes), "MB")
 
 # %% [markdown]
 # **Explain.** The first column is your `crossover_bytes`. Each doubling of $n$ raises it by a
-# factor of about 1.8: the ring takes $2(n-1)$ steps, the tree $2\log_2 n$. Nodes help the tree: its
-# lower levels are nearly free. On two nodes it sends the tensor over the network once each way. The
-# ring sends 15/16 of that, so it has little to win its 30 latencies back with: 14.86 MB.
+# factor of about 1.8: the ring takes $2(n-1)$ steps, the tree $2\log_2 n$.
+#
+# In the second column nodes help the tree: its lower levels are nearly free. On two nodes it sends
+# the tensor over the network once each way. The ring sends 15/16 of that and takes 30 steps. Its
+# bytes hardly make up for its latencies, so it needs a large tensor to win: 14.86 MB. On four nodes
+# the tree crosses the network twice each way, the ring sends still less than two tensors, and wins
+# from 7.72 MB on. After that the latencies of the ring double with every line, the tensors of the
+# tree only grow by one each way, and the size rises to the 56.85 MB that were asked for.
 #
 # The last column is a ring that knows of nodes: reduce-scatter inside each node, all-reduce of the
 # eighths across nodes, all-gather inside. On 1024 GPUs it takes 254 steps on the network, where the
@@ -1302,7 +1320,8 @@ print("your guesses:", guessed(guess_different, guess_ranks_agree))
 # 3. One rank of 64 has a network card at half speed. How fast is the ring?
 #
 # <details><summary>Answer</summary>
-# Half as fast, everywhere. Nearly every chunk passes every card, so the slowest sets the pace.
+# Half as fast, everywhere. Every card sends one chunk in every step, and nobody can take the next
+# step before the chunk of the last one is there. So the slowest sets the pace.
 # </details>
 #
 # 4. Goyal et al. saw a factor of 3 between ring and halving-doubling on 32 servers. At which size

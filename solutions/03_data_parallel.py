@@ -17,18 +17,20 @@
 #
 # - train one model on several ranks so that the result is that of one process with the whole batch,
 #   with uneven shares too, and name the factor when it is not;
-# - hide communication behind the backward pass, in buckets, and prove that it is hidden;
-# - use PyTorch's `DistributedDataParallel` knowing what it sends, when, and when not to let it;
-# - clip, and accumulate over microbatches, without sending more than once per step.
+# - hide communication behind the backward pass, in buckets, and show on a timeline how much of it
+#   is hidden;
+# - say what PyTorch's `DistributedDataParallel` sends, and when.
 #
 # If you go on with the optional part, you can also
 #
+# - clip, and accumulate over microbatches, without sending more than once per step;
 # - predict the scaling efficiency of a model on a network before you rent either;
 # - say what must change in the training itself when the batch becomes large.
 #
-# **You need** all-reduce from [lesson 02](02_ring_all_reduce.ipynb); its section 7 is a good start.
-# **It takes** 90 minutes to the end of section 6. All else is optional: 20 minutes for sections 9
-# and 10, 25 for the assignment; sections 7, 8 and 11 are there to run and read. The machine needs a
+# **You need** all-reduce from [lesson 02](02_ring_all_reduce.ipynb). (If you have done its section
+# 7, exercise 4 will be easier; it is not needed.) **It takes** 90 minutes to the end of section 5.
+# All else is optional: 15 minutes for section 6, which is the most useful, 25 for sections 9 and
+# 10, 20 for the assignment; sections 7, 8 and 11 are there to run and read. The machine needs a
 # minute. Each exercise says how hard it is (● a few lines, ●● two ideas together, ●●● the hard one)
 # and how long it takes.
 
@@ -192,23 +194,26 @@ for name, value in run_ranks(what_people_compute, 2)[0].items():
 print("your guess for the average of the means:", guessed(guess_mean))
 
 # %% [markdown]
-# **Explain.** Only the last one is the gradient of the big batch. A loss with `reduction="sum"` is
-# off by the number of rows per rank once DDP has averaged it, and a mean of means counts a row more
-# on the rank with fewer rows. Such a factor does not crash anything: SGD just runs with a different
-# learning rate, Adam hides it, gradient clipping makes it visible again in odd ways. With *equal*
-# shares the average of the means is right, and that is why it works so often that nobody checks.
+# **Explain.** Only the last one is the gradient of the big batch. (The sums are what comes out when
+# nobody divides by the number of ranks.) A loss with `reduction="sum"` is off by the number of rows
+# per rank once DDP has averaged it, and a mean of means counts a row more on the rank with fewer
+# rows. Such a factor does not crash anything: SGD just runs with a different learning rate, Adam
+# hides it, gradient clipping makes it visible again in odd ways. With *equal* shares the average of
+# the means is right, and that is why it works so often that nobody checks.
 #
 # The last batch of an epoch is uneven in most data sets. In language models, batches have different
 # numbers of *tokens*, which is the same problem every step.
 #
-# ### Exercise 2: `big_batch_gradient` (●● 10 minutes)
+# ### Exercise 2: `big_batch_gradient` (●● 15 minutes)
 #
 # Each rank has some rows, perhaps none. Leave in every `.grad` the gradient of the mean loss over
 # *all* rows, and return that loss, as a number. `loss(outputs, targets)` is a mean over rows. Send
 # every gradient once; a few numbers beside it are free.
 #
 # A rank without rows has no gradient (`.grad` is `None`, and the mean over no rows is `nan`), but
-# the others wait for it in every all-reduce.
+# the others wait for it in every all-reduce. When the function is called, every `.grad` is `None`:
+# there is nothing old to clear. Afterwards a frozen parameter still has none, and one that no
+# rank's loss depends on may have `None` or zeros.
 
 
 # %% exercise="big_batch_gradient"
@@ -338,13 +343,13 @@ print(f"your guess: {guessed(guess_accuracy)} %")
 #
 # Return the samples of one rank in one epoch, shuffled by `seed` and `epoch`. All ranks must cut up
 # the *same* order without a message; each sample is read once; parts differ by one sample at most.
-# Leave torch's global random state alone: it decides about dropout, which should differ between
-# ranks.
+# Leave torch's global random state alone: it also decides which units dropout leaves out, and those
+# should differ from rank to rank.
 
 
 # %% exercise="shard_indices"
 def shard_indices(samples: int, rank: int, world_size: int, epoch: int, seed: int) -> list[int]:
-    """This rank's samples of this epoch, in order."""
+    """This rank's samples of this epoch, in the order in which it reads them."""
     ### BEGIN SOLUTION
     generator = torch.Generator().manual_seed(seed + epoch)
     order = torch.randperm(samples, generator=generator).tolist()
@@ -390,7 +395,7 @@ print("your guesses:", guessed(guess_first, guess_last))
 # when it is complete and all before it have left; what never completes goes in `synchronize`, with
 # zeros for what is missing.
 #
-# ### Exercise 4: `average_in_buckets` (●●● 30 minutes)
+# ### Exercise 4: `average_in_buckets` (●●● 35 minutes)
 #
 # Called once on every rank, on a model that is equal already, the function
 #
@@ -400,6 +405,9 @@ print("your guesses:", guessed(guess_first, guess_last))
 #    line whenever that is complete;
 # 3. returns `synchronize()`, to be called after each backward: it sends the rest, waits, leaves the
 #    **average** in every `.grad`, and is ready for the next step.
+#
+# Before each backward every `.grad` is `None`. After `synchronize()` a frozen parameter still has
+# none, and one that no rank used may have `None` or zeros.
 #
 # (`p.register_post_accumulate_grad_hook(hook)` calls `hook(p)` as soon as `p.grad` is complete,
 # with the *parameter*. `dist.all_reduce(x, async_op=True)` returns a handle at once; the sum is
@@ -545,7 +553,8 @@ overlap(
 )
 
 # %% [markdown]
-# All but the last bucket are hidden. The last one cannot be: it holds the first layer, whose
+# All but the last bucket are hidden. (They are numbered as they leave: bucket 0 holds the gradient
+# of layer 7, bucket 7 that of layer 0.) The last one cannot be: it holds the first layer, whose
 # gradient is the last thing that backward computes. (Li et al. measured what overlap is worth on
 # GPUs with NCCL: 38.0 % for ResNet, 35.2 % for BERT.)
 #
@@ -572,11 +581,13 @@ print("your guesses:", guessed(guess_8, guess_64))
 # %% [markdown]
 # **Explain.** Small buckets leave early and make the unhidden last one small; each costs $2(n-1)$
 # latencies. On 8 machines that is 0.7 ms and small buckets win. On 64 it is 6.3 ms, more than a
-# layer's whole backward, and few large ones win. DDP's 25 MiB are a compromise for real models, and
-# its first bucket of 1 MiB makes the network begin early. In DDP it is `bucket_cap_mb`.
+# layer's whole backward, and few large ones win. But a single one of all 8 layers loses again: it
+# leaves when backward has ended, and nothing of it is hidden. DDP's 25 MiB are a compromise for
+# real models, and its first bucket of 1 MiB makes the network begin early. In DDP it is
+# `bucket_cap_mb`.
 #
-# A real model in the same picture: ResNet-101 with 64 images per GPU on 64 GPUs, whose step is 0.5
-# s of computation.
+# The same question for a real model: ResNet-101 with 64 images per GPU on 64 GPUs, whose step is
+# 0.5 s of computation.
 
 # %%
 from course_lib.simulate.convnets import inception_v3, layers, resnet101, vgg16
@@ -602,7 +613,10 @@ cost_curves(
 # %% [markdown]
 # **Explain.** With small buckets latencies add up; with large ones the last bucket leaves late. The
 # slower the network, the larger the best bucket. At 25 Gbit/s anything up to 10 MB will do: the
-# step takes hardly longer than its computation.
+# step takes hardly longer than its computation. (Here a block of the network is never cut, and most
+# blocks have 4.5 MB of gradients. So up to twice that most have a bucket of their own, and the
+# curves are flat. Then two share one, and the number of all-reduces falls at once. The jags after
+# it are blocks that just fit, or just do not.)
 #
 # ## 6. Several microbatches, one synchronisation
 #
@@ -636,8 +650,8 @@ print("your guesses:", guessed(guess_after, guess_before))
 #
 # `ddp` is a `DistributedDataParallel`, `microbatches` a list of `(inputs, targets)` of equal size.
 # Hold the activations of one microbatch at a time: one forward, its backward, then the next. Leave
-# the clipped gradient of the mean loss over everything in `.grad`. Return the norm that it had
-# before clipping.
+# the clipped gradient of the mean loss over everything in `.grad`, which is `None` everywhere when
+# the function is called. Return the norm that it had before clipping.
 
 
 # %% exercise="accumulate"
@@ -804,7 +818,7 @@ explore(
 # its own rows, so a step computes as long as before; what is lost is the part of the communication
 # that sticks out.
 #
-# ### Exercise 6: `scaling_efficiency` (● 5 minutes)
+# ### Exercise 6: `scaling_efficiency` (● 10 minutes)
 #
 # A step computes for `forward + backward`. Bucket $i$ is complete at `ready[i]`, counted from the
 # beginning of backward, and its all-reduce takes `seconds(sizes[i])`. The network carries one
@@ -832,6 +846,9 @@ check(scaling_efficiency)
 # of every layer follow from the papers (Inception's are spread evenly here). Buffers hold 64 MB, as
 # Horovod's did then; the ring has links of 25 Gbit/s. Its latency is not published: 14 µs is what
 # NCCL assumes for RDMA, and 50 µs is usual for TCP.
+#
+# (You need not read the next cell of code. Its table says what your function says, and in brackets
+# what Horovod's authors measured.)
 #
 # **Predict.** The efficiency of VGG-16 and of ResNet-101 on 512 GPUs, in per cent?
 
@@ -907,11 +924,10 @@ scaling_curves(
 
 # %% [markdown]
 # **Explain.** What Horovod's authors measured on 512 Pascal GPUs with 25 Gbit/s RoCE, 90 / 90 / 68
-# %, lies between the two latencies for all three networks. On 128 GPUs the model is too good for
-# two of them: it has no stragglers, no input pipeline and no other traffic. VGG-16 suffers for its
-# three fully connected layers: 124 of its 138 million parameters, but a hundredth of its
-# operations, so they give little time to hide behind. (The 128-GPU row is from an earlier version
-# of their README; the 68 % belong to 512.)
+# %, lies between the two latencies for all three networks. On 128 GPUs our formula promises more
+# than was measured for two of the networks: it leaves out stragglers, the input pipeline and other
+# traffic. VGG-16 suffers for its three fully connected layers: 124 of its 138 million parameters,
+# but a hundredth of its operations, so they give little time to hide behind.
 #
 # The same by the simulator, which also says what each GPU is doing:
 
@@ -948,7 +964,7 @@ for name, network in networks.items():
 #
 # `base_rate` is right for `base_batch`. Return the rate of step 0, 1, 2, ... for `batch`: a
 # straight line from `base_rate` at step 0 to the full rate at step `warmup_steps`, constant after
-# that.
+# that. `warmup_steps` may be 0: then the full rate holds from the beginning.
 
 
 # %% exercise="learning_rate"
@@ -970,13 +986,13 @@ check(learning_rate)
 #
 # ### "DDP averages the gradients, so the learning rate need not change"
 #
-# It does average: the *gradient* of a large batch is as long as that of a small one. A small
-# network learns a function of twenty numbers, ten epochs each time, with the batch of 1, 4, 8, 16
-# and 32 workers of 16 rows. (One process computes each big batch. Sections 3 and 7 showed that
-# ranks would compute the same.)
+# It does average: the *gradient* of a large batch has about the norm of that of a small one. A
+# small network learns a function of twenty numbers, ten epochs each time, with the batch of 1, 4,
+# 8, 16 and 32 workers of 16 rows. (One process computes each big batch. Sections 3 and 7 showed
+# that ranks would compute the same.)
 #
-# **Predict.** One worker ends with a loss of 0.05, from 1.9. And eight workers with the rate
-# unchanged? With the rate times eight? Is there an end to it?
+# **Predict.** One worker ends with a loss of 0.05, from 1.9. Where do eight workers end with the
+# rate unchanged, and where with the rate times eight?
 
 # %%
 ### BEGIN SOLUTION
@@ -1041,10 +1057,10 @@ for workers in (1, 4, 8, 16, 32):
 print("your guesses for 8 workers:", guessed(guess_unchanged, guess_scaled))
 
 # %% [markdown]
-# False, twice. With the rate unchanged, eight workers do an eighth of the steps, and end at 1.42
-# where one worker ends at 0.05. With the rate scaled they arrive nearly where one worker did, **up
-# to a point**: a step that is too long for the curvature of the loss makes it grow. The rule holds
-# as long as the rate is small compared with that limit. For ResNet-50, Goyal et al. found the same
+# False. With the rate unchanged, eight workers do an eighth of the steps, and end at 1.42 where one
+# worker ends at 0.05. With the rate scaled they arrive nearly where one worker did, **up to a
+# point**: a step that is too long for the curvature of the loss makes it grow. The rule holds as
+# long as the rate is small compared with that limit. For ResNet-50, Goyal et al. found the same
 # error from a batch of 256 up to 8192 (rate 3.2, with warm-up), and a rising one above. More GPUs
 # then only help if each gets fewer rows, and that is another kind of scaling: the computation
 # shrinks and the communication does not.
@@ -1110,7 +1126,8 @@ print("your guesses for 64:", guessed(guess_10, guess_100))
 #    hide at most, and what is the efficiency then, if forward takes 100 ms?
 #
 # <details><summary>Answer</summary>
-# At most 200 ms, minus the time until the first bucket is ready. 100 ms stick out: 300/400 = 75 %.
+# At most 200 ms, all of backward. 100 ms stick out: 300/400 = 75 %. In practice it is a little
+# less, since the first bucket is ready only some time after backward has begun.
 # </details>
 #
 # 4. ResNet-101 has 178 MB of gradients. Into how many buckets does DDP put it by default, about?
@@ -1133,7 +1150,7 @@ print("your guesses for 64:", guessed(guess_10, guess_100))
 # Nothing: every rank holds all of them. [Lesson 06](06_zero.ipynb) changes that.
 # </details>
 #
-# ## 13. Assignment: `buckets_by_ready_time` (●● 20 minutes)
+# ## 13. Assignment: `buckets_by_ready_time` (●● 15 minutes)
 #
 # The last parameter first is a guess. A model may register its layers in another order than it uses
 # them. DDP therefore watches the first backward pass and then fills its buckets anew. Here is a
@@ -1178,7 +1195,8 @@ print("ready, by place in that list:", by_time)
 # Write the function that makes better buckets from such a recording. `ready[i]` is the time at
 # which *this* rank had gradient $i$, or `None` if it never came. Each rank has times of its own,
 # and all must return the same buckets. An all-reduce begins when its last rank has come; a
-# parameter that some rank never had comes last. Fill the buckets as before.
+# parameter that some rank never had comes last (several of them in any order, if only all ranks
+# have the same). Fill the buckets as before.
 #
 # One all-reduce of the times is enough, and any other way in which the ranks come to agree will do.
 #
