@@ -128,7 +128,8 @@ print(f"context parallel, 8 ranks:                          {ring_of_8 / GB:.2f}
 # 2311.09431](https://arxiv.org/abs/2311.09431)). Jacobs et al. exchanged tokens for heads
 # (DeepSpeed Ulysses, 2023, [arXiv 2309.14509](https://arxiv.org/abs/2309.14509)). Llama 3 gathered
 # keys and values at once, and balanced by chunks from both ends (2024, section 3.3.2, [arXiv
-# 2407.21783](https://arxiv.org/abs/2407.21783)). You will build all of them.
+# 2407.21783](https://arxiv.org/abs/2407.21783)). You will build the ring, a balanced split and
+# Ulysses, and see the others at work.
 
 # %% [markdown]
 # ## 2. Two softmaxes become one
@@ -171,8 +172,9 @@ check(partial_attention)
 #
 # ### Exercise 2: `merge_partials` (●● 10 minutes)
 #
-# Now put two together. The denominator of the whole is $e^{\text{lse}_A} + e^{\text{lse}_B}$. What
-# is its logarithm, and which share of the output is A's?
+# Now put two together. A query may have seen nothing in A, in B, or in both. The denominator of the
+# whole is $e^{\text{lse}_A} + e^{\text{lse}_B}$. What is its logarithm, and which share of the
+# output is A's?
 
 
 # %% exercise="merge_partials"
@@ -274,6 +276,7 @@ check(pass_on)
 # - Begin with your own block, where every query sees at least itself.
 # - Then hand on, receive, and merge what the new block adds. Whose block is it after $s$ steps?
 # - The last block that arrives is not handed on.
+# - A block in which nothing is visible may be computed all the same. (The assignment skips it.)
 #
 # Use your three functions.
 
@@ -299,7 +302,7 @@ check(ring_attention)
 # %% [markdown]
 # **Predict.** One sequence of 512 tokens. On one rank the largest tensor that attention makes is
 # the matrix of scores. How many times smaller is the largest tensor of a rank of a ring of four? Of
-# eight?
+# eight? (You need not read the cell that measures it.)
 
 # %%
 ### BEGIN SOLUTION
@@ -379,7 +382,7 @@ print("your guess, 4 and 8 ranks:", guessed(guess_smaller))
 # are on all ranks. So it has to travel.
 #
 # For one block, with $P = e^{S - \text{lse}}$ (a softmax over *all* keys, of which the block has
-# some columns) and the gradient $g$ of the output:
+# some columns; 0 where a key is hidden) and the gradient $g$ of the output:
 #
 # $$dV = P^T g \qquad dS = P \circ (g V^T - \delta) \qquad dQ = \frac{dS\,K}{\sqrt{D}} \qquad
 # dK = \frac{dS^T Q}{\sqrt{D}}$$
@@ -388,7 +391,7 @@ print("your guess, 4 and 8 ranks:", guessed(guess_smaller))
 # other keys in the derivative of the softmax: that is why a block needs to know nothing of the
 # others but `out` and `lse`, which the forward pass has kept.
 #
-# ### Exercise 5: `ring_attention_backward` (●●● 25 minutes)
+# ### Exercise 5: `ring_attention_backward` (●●● 30 minutes)
 #
 # Keys and values go round once more, and behind each block goes a second one: the gradients of
 # these keys and values, as far as they have been summed up. Every rank adds its part and hands all
@@ -481,7 +484,7 @@ print("sent by each rank, in blocks of keys and values:", run.trace.traffic().se
 #
 # **Predict.** Four ranks, plain split (rank 0 has the first quarter, and so on). Blocks in which
 # nothing is seen are not computed, and a block on the diagonal is half the work. What share of the
-# time of all four ranks is idle?
+# time of all four ranks is idle, as a number from 0 to 1?
 
 # %%
 ### BEGIN SOLUTION
@@ -611,11 +614,11 @@ for name, split in splits.items():
 print("your guesses:", guessed(guess_idle_zigzag, guess_idle_striped))
 
 # %% [markdown]
-# **Explain.** With zigzag every rank has two quarters of every block: from each other rank it sees
-# either both chunks with its second one, or one chunk with both of its own. All steps are the same
-# but for the diagonal of the first. With stripes every block is a triangle, with its diagonal or
-# without: what is idle is the diagonal. Zigzag has few long pieces, which kernels like; in a stripe
-# every block needs a mask.
+# **Explain.** With zigzag every rank sees half of every block. Of a rank with a larger number its
+# second chunk sees both chunks; of one with a smaller number, both of its own see the first. All
+# steps are the same but for the diagonal of the first. With stripes every block is a triangle, with
+# its diagonal or without: what is idle is the diagonal. Zigzag has few long pieces, which kernels
+# like; in a stripe every block needs a mask.
 #
 # ### Where is my token?
 #
@@ -658,10 +661,11 @@ for by in ("position", "place on the rank"):
 print("your guess:", guessed(guess_right_ranks))
 
 # %% [markdown]
-# **Explain.** On none. Rotary embeddings depend only on *differences* of positions, so a rank whose
-# tokens are in a row would be right about its own block; but its keys go to others, and with zigzag
-# there is a gap inside of its own. The positions of the split go into the embedding, into the mask,
-# and into nothing else: norms, projections, MLP and loss treat each token by itself.
+# **Explain.** On none. (Rank 0's first chunk is, since that does begin at 0; its second one is
+# not.) Rotary embeddings depend only on *differences* of positions, so a rank whose tokens are in a
+# row would be right about its own block; but its keys go to others, and with zigzag there is a gap
+# inside of its own. The positions of the split go into the embedding, into the mask, and into
+# nothing else: norms, projections, MLP and loss treat each token by itself.
 
 # %% [markdown]
 # ## 6. Tokens for heads: Ulysses
@@ -739,7 +743,8 @@ def context_bytes(tokens, n, heads, kv_heads, head_size, element_size):
 check(context_bytes)
 
 # %% [markdown]
-# **Predict.** 64 tokens, 4 heads of each, on two and on four ranks. Which of the three sends least?
+# **Predict.** 64 tokens, 4 heads of each, on two and on four ranks. Which of the three sends least,
+# or are they equal?
 
 # %%
 ### BEGIN SOLUTION
@@ -804,8 +809,9 @@ print("your guesses:", guessed(guess_least_of_two, guess_least_of_four))
 #
 # Ulysses sends $q$ and the output too, but of all that only $1/n$ to each rank. With twice the
 # ranks and twice the tokens, a rank sends as much as before: $4Nh/P$ elements in the words of the
-# paper, with $N$ tokens, width $h$ and $P$ ranks. With few heads of keys and values the balance
-# tips. For the model of section 1:
+# paper, with $N$ tokens, width $h$ and $P$ ranks. (So on two ranks all three send the same, and on
+# four Ulysses half as much as the others.) With few heads of keys and values the balance tips. For
+# the model of section 1:
 
 # %%
 rows = [("ranks", "ring, GB", "all-gather, GB", "Ulysses, GB")]
@@ -822,10 +828,11 @@ print(table(rows))
 # %% [markdown]
 # ## 8. A real model, and PyTorch's own
 #
-# A whole GPT in two lines: `ContextParallelGPT` takes a model as one process has it and changes
-# only where tokens look at each other and at their positions. Its attention can be exchanged, so
-# here it runs with yours, if you have passed it: sequences of eight tokens, zigzag, on two and on
-# four ranks. (The library's own attention also takes lengths that ranks cannot share evenly.)
+# A whole GPT needs no more than a wrapper. `ContextParallelGPT` takes a model as one process has it
+# and changes only where tokens look at each other and at their positions. Its attention can be
+# exchanged, so here it runs with yours, if you have passed it: sequences of eight tokens, zigzag,
+# on two and on four ranks. (The library's own attention also takes lengths that ranks cannot share
+# evenly.)
 #
 # One thing is new: the loss. Each rank has the targets of its own tokens, and the mean is over all
 # targets there are. In this task, sorting, the first tokens of a sequence have no target, so some
@@ -998,6 +1005,7 @@ guess_infiniband = False
 # Below, two rings run on four real ranks and are replayed on modelled machines. One waits for a
 # block and then attends, like your `ring_attention`. The other starts the journey first and attends
 # meanwhile. Messages have their real size; attention takes the time that it would take on an A100.
+# The times are of all four steps.
 
 # %%
 from dataclasses import replace
@@ -1147,9 +1155,9 @@ print("your guess:", guessed(guess_stays))
 # %% [markdown]
 # **Explain.** The ring's largest tensor is one block of keys and values, Ulysses's is $q$, $k$ and
 # $v$ of its heads: neither grows. The all-gather has all keys and values of the sequence, twice as
-# much with twice the ranks. So the claim is true of ring and Ulysses. Of Ulysses only as far as
-# there are heads, and of all-gather as far as keys and values of *one layer* fit, which with
-# grouped-query attention is very far. (And the weights are whole on every rank all the while: they
+# much with twice the ranks. So the claim holds for the ring; for Ulysses as long as there are
+# enough heads; and for the all-gather as long as the keys and values of *one layer* fit, which with
+# grouped-query attention is very long. (And the weights are whole on every rank all the while: they
 # need ZeRO, or tensor parallelism.)
 #
 # ### "The zigzag split is balanced"

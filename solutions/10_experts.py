@@ -28,12 +28,12 @@
 # **You need** `all_reduce` from [lesson 02](02_ring_all_reduce.ipynb) and a
 # `torch.autograd.Function` as in [lesson 04](04_tensor_parallel.ipynb). **It takes** 90 minutes to
 # the end of section 5, without exercise 6. All else is optional: 15 minutes for that exercise, 30
-# for sections 6 and 7, 15 for section 8, 25 for the assignment; sections 9 and 10 are there to run
-# and read.
-# The machine needs a minute. Each exercise says how hard it is (● a few lines, ●● two ideas
-# together, ●●● the hard one) and how long it takes.
+# for sections 6 and 7, 15 for section 8, 20 for the assignment; sections 9 and 10 are there to run
+# and read. The machine needs a minute. Each exercise says how hard it is (● a few lines, ●● two
+# ideas together, ●●● the hard one) and how long it takes.
 
 # %%
+import math
 from types import SimpleNamespace
 
 import torch
@@ -80,9 +80,8 @@ def expert_weights(hidden, inner):
 
 def told(name, total, active, looked_up):
     print(f"{name}: {total / 1e9:.1f} billion, a token uses {active / 1e9:.1f} billion", end=" ")
-    print(
-        f"({active / total:.0%}), {looked_up / 1e9:.1f} of them in a table where it reads one row"
-    )
+    print(f"({active / total:.0%}),", end=" ")
+    print(f"{looked_up / 1e9:.1f} billion of these in a table of which it reads one row")
 
 
 # Jiang et al. 2024, table 1: 32 layers, 32 heads of 128, 8 for keys and values, 32000 symbols
@@ -217,7 +216,9 @@ print("your guess, for rank 1:", guessed(guess_transposed))
 # ### Exercise 2: `exchange_rows` (●● 10 minutes)
 #
 # So exchange the counts first, then the rows. The first `counts[0]` rows are for rank 0, the next
-# `counts[1]` for rank 1, and so on. Return what has arrived, and how many rows came from each rank.
+# `counts[1]` for rank 1, and so on. Return what has arrived, and how many rows came from each rank,
+# a tensor like `counts`. (`all_to_all_single` wants its two lists of sizes as lists:
+# `counts.tolist()`.)
 
 
 # %% exercise="exchange_rows"
@@ -241,7 +242,8 @@ check(exchange_rows)
 # As in [lesson 04](04_tensor_parallel.ipynb), a plain collective is not part of autograd's graph.
 # What is the backward of an all-to-all? Each row has gone to one rank, and that rank knows its
 # gradient. It has to come back the way the row went. So write the exchange once more, as a
-# `torch.autograd.Function`; the sizes are known now.
+# `torch.autograd.Function`; the sizes are known now. `sent` and `received` are lists of $n$ whole
+# numbers: how many rows go to each rank, and how many come from each.
 
 
 # %% exercise="exchange_with_gradient"
@@ -273,9 +275,10 @@ check(exchange_with_gradient)
 # %% [markdown]
 # ## 4. Dispatch and combine
 #
-# An all-to-all wants rows that are sorted by rank. Tokens stand in the order of the text. So they
-# are sorted by expert before they leave, and put back in order when the answers have come home.
-# That is easy to get wrong, so first a **warm-up** on one rank.
+# To send tokens to their experts is called **dispatch**; to bring the outputs home and add them up,
+# each with its weight, **combine**. An all-to-all wants rows that are sorted by rank. Tokens stand
+# in the order of the text. So they are sorted by expert before they leave, and put back in order
+# when the answers have come home. That is easy to get wrong, so first a **warm-up** on one rank.
 #
 # `argsort` gives a *permutation*: `order[i]` says which row comes to place $i$. Its inverse says
 # where the row $j$ has gone. And the inverse of a permutation is its `argsort`. (`stable=True`
@@ -309,10 +312,11 @@ print("sorted once more: ", [by_expert[i] for i in order], "which is not the way
 #
 # The second half undoes the first, the last step first.
 #
-# ### Exercise 4: `dispatch_tokens` (●●● 25 minutes)
+# ### Exercise 4: `dispatch_tokens` (●●● 35 minutes)
 #
 # Rank $r$ has the experts from $rm$ to $(r+1)m - 1$, where $m = E/n$. If $n$ does not divide $E$,
-# raise a `ValueError` with both numbers. Return
+# raise a `ValueError` with both numbers, $E$ and $n$. A rank may have no token at all. Rows cross
+# by `exchange_with_gradient`, there and back, since gradients have to cross too. Return
 #
 # - the rows that came for this rank's experts, those of the first expert first; within an expert by
 #   rank, and then by token;
@@ -340,7 +344,7 @@ def dispatch_tokens(x, experts, number):
 
     def back(outputs):
         home = exchange_with_gradient(outputs[again.argsort()], received, sent)
-        return home[order.argsort()].view(len(x), k, -1)
+        return home[order.argsort()].unflatten(0, (len(x), k))
 
     return arrived[again], theirs.view(n, mine).sum(0), back
     ### END SOLUTION
@@ -389,8 +393,9 @@ check(expert_layer)
 # Tokens travel between ranks 0 and 1, and between 2 and 3: these are two *expert groups*. Ranks 0
 # and 2 hold the same experts: they are *replicas*, and so are 1 and 3.
 #
-# **Predict.** Every rank's loss is the mean over its own tokens. After backward you add up the
-# gradients of expert 0 over ranks 0 and 2. By which number do you divide?
+# **Predict.** Every rank's loss is the mean over its own tokens. The loss of the step is the mean
+# of all four ranks' losses, and each expert needs the gradient of that. After backward you add up
+# the gradients of expert 0 over ranks 0 and 2. By which number do you divide?
 
 # %%
 ### BEGIN SOLUTION
@@ -484,7 +489,7 @@ print("as a multiple of the right gradient, on rank 0")
 for average in (by_owner, over_all_ranks, by_the_group):
     router, expert = run_ranks(gradients_on_a_rank, 4, average)[0]
     spread = (expert - expert.mean()).abs().max()
-    found = f"{expert.mean():.2f}, everywhere" if spread < 1e-3 else "nothing that fits"
+    found = f"{expert.mean():.2f}, everywhere" if spread < 1e-3 else "no multiple of it"
     print(f"{average.__name__:15} router {router:.2f}, experts {found}")
 print("your guess for the divisor:", guessed(guess_divisor))
 
@@ -507,7 +512,7 @@ print("your guess for the divisor:", guessed(guess_divisor))
 # is therefore chosen more often. Is that so here? Train the course's tiny GPT on its sorting task,
 # with eight experts in each of two layers and one for each token ($k = 1$).
 #
-# **Predict.** With an even spread each expert has an eighth of the rows. After some 70 steps, how
+# **Predict.** With an even spread each expert has an eighth of the rows. After some 60 steps, how
 # many times as many does the busiest one have?
 
 # %%
@@ -523,13 +528,16 @@ guess_busiest = 3
 # $f_e$ is expert $e$'s share of all choices, $P_e$ the mean probability that the router gives it.
 # If both are $1/E$, the loss is 1. An expert with a large $f_e$ makes its $P_e$ expensive; so the
 # gradient, which goes through $P$ only, since counts have none, lowers it. It is added to the loss
-# with a small factor, 0.01 in Switch.
+# with a small factor, 0.01 in Switch. (Below it is 0.2: our training lasts a hundred steps, and
+# Switch's many thousands.)
 #
 # ### Exercise 7: `balancing_loss` (●● 10 minutes)
 #
-# The batch is spread over several ranks, with $T$ tokens on each. $f$ and $P$ are means over *all*
-# of them. The mean of what the ranks return should be the loss of the batch, and the mean of their
-# gradients its gradient. What has to be exchanged for that, and what not?
+# The batch is spread over several ranks, with $T$ tokens on each. In the loss of the batch $f$ is
+# taken over the $Tk$ choices of *all* ranks together, and $P$ over all their tokens. Each rank
+# returns a part of it, such that the mean of the parts over the ranks is the loss of the batch, and
+# the mean of their gradients is its gradient. What has to be exchanged for that, and what need not
+# be?
 
 
 # %% exercise="balancing_loss"
@@ -549,7 +557,9 @@ check(balancing_loss)
 # %% [markdown]
 # Now train, once without and once with it. Suppose that each expert is on a rank of its own. Then a
 # layer lasts until the *busiest* rank is done, so let us give both runs the same *time* and not the
-# same number of steps. A step in which all experts have the same number of rows takes 1.
+# same number of steps. A step in which all experts have the same number of rows takes 1. (You need
+# not read the next cell; run it. It trains the model twice, and notes how many rows each expert
+# has.)
 
 # %%
 from course_lib.models.mixture import tiny_mixture_gpt
@@ -589,7 +599,8 @@ def train(factor):
     for tokens, targets in batches(TIME, 64):
         routed.clear()
         loss = model.loss(tokens, targets)
-        chosen = [gates.argmax(-1, keepdim=True) for _, _, gates in routed]
+        # of each layer: logits, scores, and weights that are 0 where an expert was not chosen
+        chosen = [weights.argmax(-1, keepdim=True) for _, _, weights in routed]
         extra = sum(balance(logits, c) for (logits, _, _), c in zip(routed, chosen, strict=True))
         optimizer.zero_grad()
         (loss + factor * extra).backward()
@@ -640,10 +651,11 @@ print("without it, the busiest expert has more than twice its share:", busiest(w
 print("your guess for the busiest:", guessed(guess_busiest))
 
 # %% [markdown]
-# **Explain.** Step for step both learn about equally fast: after as many steps as the run without
-# balancing makes in all, the other one has about the same loss. But a step lasts as long as its
-# busiest rank. Without balancing that one has about three times its share, so the others wait two
-# thirds of the time. (And experts that nobody chooses are parameters that learn nothing.)
+# **Explain.** Counted in steps, which the figure does not show, both learn about equally fast:
+# after as many as the run without balancing makes in all, the other one has about the same loss.
+# But a step lasts as long as its busiest rank. Without balancing that one has about three times its
+# share, so the others wait two thirds of the time. (And experts that nobody chooses are parameters
+# that learn nothing.)
 #
 # The factor is a compromise. Too small, and it does nothing; too large, and tokens are spread
 # whatever they are about. DeepSeek-V3 avoids the compromise: each expert has a *bias* that is added
@@ -669,7 +681,8 @@ print("your guess for the busiest:", guessed(guess_busiest))
 #
 # ### Exercise 8: `within_capacity` (●● 10 minutes)
 #
-# Return a mask (T, k), True where a choice is served.
+# Return a mask (T, k), True where a choice is served. Compute the capacity in floats, as it stands
+# above: `math.ceil(factor * T * k / E)`.
 
 
 # %% exercise="within_capacity"
@@ -677,7 +690,7 @@ def within_capacity(experts, number, factor):
     """experts (T, k) of `number` experts -> mask (T, k), of dtype bool."""
     ### BEGIN SOLUTION
     (tokens, k), row = experts.shape, experts.T.flatten()  # first choices, then second ones
-    capacity = -int(-factor * tokens * k // number)  # rounded up
+    capacity = math.ceil(factor * tokens * k / number)
     place = F.one_hot(row, number).cumsum(0).gather(1, row[:, None])  # in the queue, from 1 on
     return (place <= capacity).view(k, tokens).T
     ### END SOLUTION
@@ -714,6 +727,13 @@ for ratio in (1.0, 1.3):
         print(f"chances fall by {ratio}, factor {factor:4}: dropped", end=" ")
         print(f"{(first + second) / 2:.0%} (first choices {first:.0%}, second {second:.0%})")
 print("your guess:", guessed(guess_dropped))
+
+# %% [markdown]
+# **Explain.** All that is dropped are second choices, since the first ones of all tokens are served
+# before any of them. Where some experts are preferred, their places are soon taken: at factor 1.25
+# more than a quarter of the second choices finds none, 14 % of all choices. With twice the even
+# share nothing is dropped. But then half of the places are empty, and they are sent and multiplied
+# too.
 
 # %% [markdown]
 # ## 8. What it sends, and where experts may be
@@ -816,15 +836,19 @@ def over_machines(number):
 
 
 recorded = run_ranks(there_and_back, 8)
+took = {}
 for machines in (1, 2, 8):
     compute = computed(recorded, EXPERT_SECONDS)
-    took = replay(recorded.trace, over_machines(machines), compute=compute).makespan
-    print(f"machines: {machines}; {took * 1e3:.2f} ms, of which experts {EXPERT_SECONDS * 1e3} ms")
+    took[machines] = replay(recorded.trace, over_machines(machines), compute=compute).makespan
+    print(f"machines: {machines}; {took[machines] * 1e3:.2f} ms", end=", ")
+    print(f"of which experts {EXPERT_SECONDS * 1e3} ms;", end=" ")
+    print(f"{took[machines] / took[1]:.1f} times as long as on one")
 print("your guess:", guessed(guess_longer))
 
 # %% [markdown]
-# **Explain.** An all-to-all is as fast as its slowest link. On one machine the messages hardly
-# show. As soon as a part of the rows crosses the network, the layer waits for that part. (The
+# **Explain.** An all-to-all is as fast as its slowest link. On one machine the two exchanges are a
+# third of the layer's time. As soon as a part of the rows crosses the network, the layer waits for
+# that part: now they are four fifths of it, and the layer takes more than three times as long. (The
 # replay lets all rows go at the slowest link's pace, so two machines look like eight.) An expert
 # group stays inside one machine as long as its experts fit there, and data parallelism, which hides
 # its messages, goes between the machines.
@@ -1056,7 +1080,7 @@ print("your guesses:", guessed(guess_output, guess_gradient))
 # 0.5 + 0.5 · 2.5 = 1.75 times as long.
 # </details>
 #
-# ## 12. Assignment: `shared_meanwhile` (●●● 20 minutes)
+# ## 12. Assignment: `shared_meanwhile` (●● 15 minutes)
 #
 # DeepSeek's layers have, beside the experts that are chosen, *shared* experts that every token goes
 # to. They are on every rank, and need no message. So they can be computed while others' rows
@@ -1064,14 +1088,15 @@ print("your guesses:", guessed(guess_output, guess_gradient))
 #
 # Let there be two of them: the first is computed while rows travel to their experts, the second
 # while the outputs travel back. So begin each exchange with `async_op=True`, which gives a handle
-# at once, and `wait()` for it when you have computed. `run` are this rank's experts, from what came
-# in to outputs in the same order. Return the outputs of `rows`, in their order, and the sum of what
-# the shared experts make of `x`. (No gradients here; in
-# `course_lib/techniques/expert_parallel/layer.py` backward is hidden in the same way.)
+# at once, and `wait()` for it when you have computed. `sent` and `received` are lists as in
+# exercise 3, and `run(arrived)` gives the outputs of this rank's experts for the rows that came in,
+# in the same order. Return the outputs of `rows`, in their order, and the sum of what the shared
+# experts make of `x`. (No gradients here; in `course_lib/techniques/expert_parallel/layer.py`
+# backward is hidden in the same way.)
 #
-# **Predict.** On the two machines of section 8, where one exchange takes a little more than the
-# experts, and each shared expert as long as the experts of a rank: how many per cent does the layer
-# save?
+# **Predict.** On the two machines of section 8 one exchange takes about twice as long as the
+# experts of a rank. Let each shared expert take as long as these. One after the other, the layer is
+# two exchanges and three times experts. How many per cent of that are saved?
 
 # %%
 ### BEGIN SOLUTION
@@ -1128,20 +1153,23 @@ layers = {"one after the other": waiting}
 if solved(shared_meanwhile):
     layers["hidden"] = shared_meanwhile
 for machines in (1, 2):
+    times = []
     for name, layer in layers.items():
         run = run_ranks(layer_messages, 8, layer)
         compute = [
             each for starts in zip(*run, strict=True) for each in computed(starts, EXPERT_SECONDS)
         ]
-        took = replay(run.trace, over_machines(machines), compute=compute).makespan
-        print(f"machines: {machines}, {name:19} {took * 1e3:.2f} ms")
+        times.append(replay(run.trace, over_machines(machines), compute=compute).makespan)
+        saved = f", {1 - times[-1] / times[0]:.0%} saved" if len(times) > 1 else ""
+        print(f"machines: {machines}, {name:19} {times[-1] * 1e3:.2f} ms{saved}")
 print("your guess:", guessed(guess_saved))
 
 # %% [markdown]
 # **Explain.** One exchange takes 0.41 ms between the machines, and a shared expert 0.2 ms: each
-# hides half of one. On one machine an exchange takes 0.05 ms and disappears. What cannot be hidden
-# is the order of dispatch, experts and combine. DeepSeek-V3 goes one step further: two microbatches
-# are under way, and while one of them waits for its exchange the other one computes.
+# hides half of one. Both shared experts are hidden whole, so the layer saves 28 %. On one machine
+# an exchange takes 0.05 ms and disappears. What cannot be hidden is the order of dispatch, experts
+# and combine. DeepSeek-V3 goes one step further: two microbatches are under way, and while one of
+# them waits for its exchange the other one computes.
 
 # %% [markdown]
 # ## 13. What to read

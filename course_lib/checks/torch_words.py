@@ -56,6 +56,16 @@ _CAUSES = (
         "a rank sends to itself, or receives from itself: what it has needs no message",
     ),
     (
+        ("Split sizes doesn't match total dim 0 size",),
+        "a list of sizes does not add up to the rows of its tensor. dist.all_to_all_single takes "
+        "first the sizes of what comes (those of its output), then the sizes of what goes",
+    ),
+    (
+        ("does not match world size",),
+        "dist.all_to_all takes one tensor for each rank, and here are fewer or more. chunk(n, dim) "
+        "makes fewer where that dimension is shorter than n: is it the one that you mean?",
+    ),
+    (
         ("'NoneType' object has no attribute 'wait'",),
         "there is no handle to wait for: dist.send and dist.recv, and collectives without "
         "async_op=True, wait in the call and return none; nor does a function without return",

@@ -4,7 +4,8 @@ from .events import CommEvent, Frame
 
 _WITH_GRADIENT = (
     "Write a torch.autograd.Function whose backward says what gradient goes on (their sum over the "
-    "ranks, or the one that came, as it is), or call it on tensor.detach() if no gradient is wanted"
+    "ranks, or the one that came, as it is), call it on tensor.detach() if no gradient is wanted, "
+    "or do without it if each rank's own part is enough"
 )
 
 

@@ -53,15 +53,20 @@ def ranking(run: Run) -> Ranking | None:
     )
 
 
-def error_table(runs: Sequence[Run] = RUNS) -> str:
-    """TFLOP/s of a device as published and as planned, and where the published mesh is ranked."""
-    rows = [("TFLOP/s of a device", "published", "planned", "error", "", "its mesh among all")]
+def error_table(runs: Sequence[Run] = RUNS, rows: Sequence[Run] | None = None) -> str:
+    """TFLOP/s of a device as published and as planned, and where the published mesh is ranked.
+
+    rows: those of `runs` that get a row; None: all. The summary below is of all of them.
+    """
+    lines = [("TFLOP/s of a device", "published", "planned", "error", "", "its mesh among all")]
     errors: dict[bool, list[float]] = {True: [], False: []}
     for run in runs:
         plan = run.as_run()
         off = error(run, plan)
         errors[run.fitted].append(off)
-        rows.append(
+        if rows is not None and run not in rows:
+            continue
+        lines.append(
             (
                 run.name,
                 f"{run.flops_per_second / 1e12:.0f}",
@@ -72,7 +77,7 @@ def error_table(runs: Sequence[Run] = RUNS) -> str:
             )
         )
     summary = _summary("fitted", errors[True]) + _summary("held out", errors[False])
-    return "\n".join([table(rows), *summary])
+    return "\n".join([table(lines), *summary])
 
 
 def fit(

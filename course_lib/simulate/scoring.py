@@ -44,13 +44,18 @@ def compare_published(seconds: Sequence[float], runs: Sequence[Run] = TABLE_2) -
     Compared are rates of a device. Where a model was trained on as many devices in several ways,
     the planner chooses one: the regret is the largest of them.
     """
-    rates = [_rate(run, time) for run, time in zip(runs, seconds, strict=True)]
+    priced = rates(seconds, runs)
     measured = [run.flops_per_second for run in runs]
     regret = 0.0
     for _, group in _same_request(runs):
-        first = max(group, key=lambda n: rates[n])
+        first = max(group, key=lambda n: priced[n])
         regret = max(regret, max(measured[n] for n in group) / measured[first] - 1)
-    return Score(rank_correlation(measured, rates), regret)
+    return Score(rank_correlation(measured, priced), regret)
+
+
+def rates(seconds: Sequence[float], runs: Sequence[Run] = TABLE_2) -> list[float]:
+    """FLOP/s of a device, counted as each run's authors do, from the seconds of a step of each."""
+    return [_rate(run, time) for run, time in zip(runs, seconds, strict=True)]
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:

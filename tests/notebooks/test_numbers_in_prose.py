@@ -63,7 +63,7 @@ GIVEN = {
         "48": "blocks of a larger model, supposed",
         "18": "bytes, by the documentation of Megatron-LM's distributed optimizer",
     },
-    "10_experts": {"70": "steps, chosen for a question"},
+    "10_experts": {"60": "steps, chosen for a question"},
 }
 
 

@@ -19,6 +19,8 @@ def choose_mesh(model, cluster):
             pipeline = replica // tensor
             if replica % tensor or model["heads"] % tensor or model["layers"] % pipeline:
                 continue
+            if cluster["per_node"] % tensor:
+                continue
             need = model["parameters"] / replica * (4 + 12 * replica / devices)
             if need <= 0.6 * cluster["memory"]:
                 return {"tensor": tensor, "pipeline": pipeline, "data": devices // replica}
@@ -28,6 +30,8 @@ def choose_mesh(model, cluster):
 def meshes(model, cluster, share=0.6, inside=True, divides=True):
     for t, p in itertools.product(range(1, cluster["per_node"] + 1), range(1, model["layers"] + 1)):
         if cluster["devices"] % (t * p) or (divides and model["heads"] % t):
+            continue
+        if inside and cluster["per_node"] % t:
             continue
         if divides and model["layers"] % p:
             continue
@@ -64,7 +68,22 @@ def tensor_over_nodes(model, cluster):
     return least(found) if found else least(meshes(model, cluster))
 
 
-@wrong(says="do not divide over")
+@wrong(says="lie on two nodes")
+def no_larger_than_a_node(model, cluster):
+    return least(meshes(model, cluster, inside=False))
+
+
+@wrong(says="a mesh that fits is")
+def goes_on_without_a_mesh(model, cluster):
+    """Looks for powers of two only, finds none, and goes on."""
+    best = None
+    for mesh in meshes(model, cluster):
+        if mesh["tensor"] in (1, 2, 4, 8) and mesh["tensor"] > 1:
+            best = mesh if best is None else least([best, mesh])
+    return least([best, *meshes(model, cluster)])
+
+
+@wrong(says="cannot be split evenly")
 def does_not_care_what_divides(model, cluster):
     return least(meshes(model, cluster, divides=False))
 
@@ -98,6 +117,7 @@ def choose_mesh_by_fractions(model, cluster):
         for t in range(1, cluster["per_node"] + 1)
         for p in range(1, model["layers"] + 1)
         if cluster["devices"] % (t * p) == model["heads"] % t == model["layers"] % p == 0
+        and cluster["per_node"] % t == 0
     ]
     for replica, minus, pipeline in sorted(axes):
         data = cluster["devices"] // replica
@@ -112,6 +132,7 @@ def choose_mesh_in_numpy(model, cluster):
     p = np.arange(1, model["layers"] + 1)[None, :]
     d, rest = np.divmod(cluster["devices"], t * p)
     fits = (rest == 0) & (model["heads"] % t == 0) & (model["layers"] % p == 0)
+    fits &= cluster["per_node"] % t == 0
     with np.errstate(divide="ignore"):
         fits &= model["parameters"] / (t * p) * (4 + 12 / d) <= 0.6 * cluster["memory"]
     cost = np.where(fits, t * p - t / 1000, np.inf)
@@ -130,7 +151,7 @@ def choose_mesh_by_data_axis(model, cluster):
             t
             for t in range(1, cluster["per_node"] + 1)
             if replica % t == 0
-            and model["heads"] % t == 0
+            and model["heads"] % t == cluster["per_node"] % t == 0
             and model["layers"] % (replica // t) == 0
         ]
         if tensors:

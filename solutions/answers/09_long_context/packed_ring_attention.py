@@ -93,6 +93,18 @@ def only_the_keys_that_somebody_sees(q, k, v, positions, documents):
     return most[0]
 
 
+@wrong(says="a query sees nothing in one of the blocks")
+def not_a_number_where_nothing_is_seen(q, k, v, positions, documents):
+    result = None
+    for owner, keys, values in blocks(k, v):
+        visible = sees(positions, owner) & same_document(documents, owner)
+        if visible.any():
+            scores = (q @ keys.mT * q.shape[-1] ** -0.5).masked_fill(~visible, -INF)
+            part = scores.softmax(-1) @ values, scores.logsumexp(-1)
+            result = part if result is None else merge(*result, *part)
+    return result[0]
+
+
 @wrong(says="a token sees only its own")
 def across_documents(q, k, v, positions, documents):
     return packed(q, k, v, positions, documents, lambda owner: sees(positions, owner))

@@ -118,6 +118,14 @@ def ulysses_without_a_mask(q, k, v):
     return exchange(attended(q, k, v, causal=False), 2, 1)
 
 
+@wrong(says="is it the one that you mean?")
+def cut_the_same_way_twice(q, k, v):
+    """On the way back too, heads are cut, and a rank has fewer of them than there are ranks."""
+    refuse(q.shape[1])
+    q, k, v = (exchange(x, 1, 2) for x in (q, k, v))
+    return exchange(attended(q, k, v), 1, 2)
+
+
 @wrong(says="the shape is wrong")
 def not_sent_back(q, k, v):
     refuse(q.shape[1])

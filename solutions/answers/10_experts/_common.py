@@ -35,6 +35,6 @@ def dispatched(x, experts, number):
 
     def back(outputs):
         returned = exchange_with_gradient(outputs[again.argsort()], received, sent)
-        return returned[order.argsort()].view(len(x), k, -1)
+        return returned[order.argsort()].unflatten(0, (len(x), k))
 
     return rows, theirs.sum(0), back

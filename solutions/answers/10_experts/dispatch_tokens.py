@@ -145,7 +145,7 @@ def not_sorted_there(x, experts, number):
 
     def back(outputs):
         returned = exchange_with_gradient(outputs, received, sent)
-        return returned[order.argsort()].view(len(x), k, -1)
+        return returned[order.argsort()].unflatten(0, (len(x), k))
 
     return rows, theirs.sum(0), back
 
@@ -163,7 +163,7 @@ def dispatched_with(undo):
 
         def back(outputs):
             returned = exchange_with_gradient(outputs[again.argsort()], received, sent)
-            return undo(returned, order).view(len(x), k, -1)
+            return undo(returned, order).unflatten(0, (len(x), k))
 
         return rows, theirs.sum(0), back
 
@@ -197,9 +197,19 @@ def without_gradient_back(x, experts, number):
 
     def back(outputs):
         returned = moved(outputs.detach()[again.argsort()], received, sent)
-        return returned[order.argsort()].view(len(x), k, -1)
+        return returned[order.argsort()].unflatten(0, (len(x), k))
 
     return rows, theirs.sum(0), back
+
+
+@wrong(says="a rank has no token")
+def without_saying_how_wide(x, experts, number):
+    rows, counts, back = dispatch_tokens(x, experts, number)
+    return (
+        rows,
+        counts,
+        lambda outputs: back(outputs).flatten(0, 1).view(len(x), experts.shape[1], -1),
+    )
 
 
 @wrong(says="raise a ValueError with both numbers")

@@ -82,6 +82,14 @@ def with_its_own_counts(rows, counts):
     return received, counts.clone()
 
 
+@wrong(says="first the sizes of what comes")
+def sizes_in_the_other_order(rows, counts):
+    theirs = their_counts(counts)
+    received = rows.new_empty(int(theirs.sum()), rows.shape[1])
+    dist.all_to_all_single(received, rows, counts.tolist(), theirs.tolist())
+    return received, theirs
+
+
 @wrong(says="Were all parts filled up to one size?")
 def filled_up(rows, counts):
     """Parts of one size, as large as any may be."""

@@ -76,7 +76,8 @@ def _data(cluster: Plain, way: Plain, own: float, compute: float, wrong: str) ->
 TIME = {
     "bubble": "the bubble is left out: filling a pipeline takes p - 1 more microbatches",
     "tensor": "tensor parallelism's all-reduces are left out, four per layer and microbatch",
-    "data": "what data parallelism sends is left out",
+    "data": "what data parallelism sends hardly counts here. Gradients are reduced once per step, "
+    "with ZeRO-3 once per microbatch, and hide behind nothing",
     "free": "ZeRO-3 sends more than plain data parallelism: it gathers in forward and backward",
     "once": "ZeRO-3 gathers and reduces with every microbatch, not once per step",
     "hidden": "gradients that are reduced hide behind nothing; only what ZeRO-3 gathers does",

@@ -3,25 +3,26 @@
 choose_mesh(model, cluster) -> {"pipeline": p, "data": d, "tensor": t}
     model: {"parameters", "layers", "heads"}; cluster: {"devices", "per_node", "memory"}, in bytes.
     With ZeRO-1, model states take 4 + 12/d bytes per parameter that a device works with, and may
-    fill 60 % of its memory. t divides the heads and stays inside a node, p divides the layers, and
-    all devices are used. Of the meshes that fit, the one with the smallest t * p, and of these with
-    the largest t: Narayanan et al., SC 2021, takeaways 1 and 2.
+    fill 60 % of its memory. t divides the heads and the devices of a node, p divides the layers,
+    and all devices are used. At least one mesh fits. Of those that fit, the one with the smallest
+    t * p, and of these with the largest t: Narayanan et al., SC 2021, takeaways 1 and 2.
 """
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.numbers import whole
 from course_lib.simulate.models import MODELS
 
 _SHARE = 0.6
 
 
-_CASES = 11
+_CASES = 13
 
 
 _AXES = ("pipeline", "data", "tensor")
@@ -38,13 +39,15 @@ def _cases(rng: random.Random) -> list[Case]:
         _case("1.7B", 32, 8, 80e9),
         _case("18.4B", 256, 8, 80e9),
         _case("18.4B", 240, 8, 32e9),
+        _case("18.4B", 240, 8, 24e9),  # a tensor axis of 6 would be the least that fits
         _case("GPT-3 175B", 1024, 8, 80e9),
+        _case("GPT-3 175B", 960, 6, 141e9),  # tensor 6 x pipeline 2, where others take 2 x 6
         _case("MT-NLG 530B", 2520, 8, 80e9),
         _thick(rng.uniform(57.8, 58.5)),
         _thick(rng.uniform(93.5, 95.9)),
     ]
     while len(cases) < _CASES:
-        per_node, memory = rng.choice((4, 8)), rng.choice((40e9, 80e9, 141e9))
+        per_node, memory = rng.choice((4, 6, 8)), rng.choice((40e9, 80e9, 141e9))
         devices = per_node * rng.choice((60, 96, 120, 240))
         case = _case(rng.choice(_NAMES), devices, per_node, memory)
         if _fitting(case):
@@ -53,21 +56,42 @@ def _cases(rng: random.Random) -> list[Case]:
 
 
 def _thick(billions: float) -> Case:
-    """Three ranks and a stage for every layer: a node has no power of two for its heads.
+    """Three ranks and a stage for every layer: no power of two divides its heads.
 
     Close to where half as many devices, or these, no longer hold it, so that every byte counts.
     """
     model = {"parameters": round(billions, 1) * 1e9, "layers": 4, "heads": 9}
-    cluster = {"devices": 72, "per_node": 8, "memory": 80e9}
-    label = f"{model['parameters'] / 1e9:g}B in 4 layers of 9 heads on 72 devices, 8 in a node"
-    return Case(1, label, {"model": model, "cluster": cluster})
+    cluster = {"devices": 72, "per_node": 6, "memory": 80e9}
+    label = f"{model['parameters'] / 1e9:g}B in 4 layers of 9 heads on 72 devices, 6 in a node"
+    return _asked(label, model, cluster)
 
 
 def _case(name: str, devices: int, per_node: int, memory: float) -> Case:
     label = f"{name} on {devices} devices of {memory / 1e9:g} GB, {per_node} in a node"
     cluster = {"devices": devices, "per_node": per_node, "memory": memory}
     model = {key: getattr(MODELS[name], key) for key in ("parameters", "layers", "heads")}
-    return Case(1, label, {"model": model, "cluster": cluster})
+    return _asked(label, model, cluster)
+
+
+def _asked(label: str, model: dict[str, Any], cluster: dict[str, Any]) -> Case:
+    data = {"model": model, "cluster": cluster}
+    case = Case(1, label, data)
+    if not (fitting := _fitting(case)):
+        return case
+    # What an answer raises that found no mesh, and goes on as if it had one.
+    clue = Clue(
+        f"a mesh that fits is {_shown(min(fitting, key=_order))}; does your function skip it?",
+        "NoneType",
+        "empty",
+        "IndexError",
+    )
+    return replace(case, clue=clue)
+
+
+def _order(mesh: Mesh) -> tuple[int, int]:
+    """The least model parallelism first, and of it the most along the tensor axis."""
+    pipeline, _, tensor = mesh
+    return pipeline * tensor, -tensor
 
 
 def _on_rank(answer: Callable, case: Case) -> Any:
@@ -87,10 +111,17 @@ def _problem(case: Case, mesh: Mesh) -> str:
         return f"{pipeline} x {data} x {tensor} is not {cluster['devices']} devices"
     if tensor > cluster["per_node"]:
         return f"a tensor axis of {tensor} leaves the node of {cluster['per_node']}"
+    if cluster["per_node"] % tensor:
+        return (
+            f"a tensor axis of {tensor} does not divide a node of {cluster['per_node']}: some of "
+            "its groups lie on two nodes"
+        )
     if model["heads"] % tensor:
-        return f"{model['heads']} heads do not divide over a tensor axis of {tensor}"
+        return f"{model['heads']} heads cannot be split evenly over a tensor axis of {tensor}"
     if model["layers"] % pipeline:
-        return f"{model['layers']} layers do not divide over a pipeline axis of {pipeline}"
+        return (
+            f"{model['layers']} layers cannot be split evenly along a pipeline axis of {pipeline}"
+        )
     room, need = _SHARE * cluster["memory"], _bytes(case, mesh)
     if need > room:
         return (
@@ -113,7 +144,7 @@ def _fitting(case: Case) -> list[Mesh]:
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
     answered = observation.values[0]
-    best = min(_fitting(case), key=lambda mesh: (mesh[0] * mesh[2], -mesh[2]))
+    best = min(_fitting(case), key=_order)
     if not isinstance(answered, dict) or set(answered) != set(_AXES):
         return Finding(
             "the answer is a dict with the sizes of pipeline, data and tensor",
@@ -160,7 +191,8 @@ EXERCISE = Exercise(
         """,
         """
         Two loops, over the tensor and the pipeline axis; data is what is left of the devices. Skip
-        what does not divide, then what does not fit. Keep the best by the pair (t * p, -t).
+        what does not divide (tensor: the heads and per_node; pipeline: the layers; their product:
+        the devices), then what does not fit. Keep the best by the pair (t * p, -t).
         """,
         """
         fits = parameters / (t * p) * (4 + 12 / d) <= 0.6 * memory. Collect ((t * p, -t), mesh) for
@@ -168,5 +200,5 @@ EXERCISE = Exercise(
         """,
     ),
     passed="the smallest replica that fits, tensor axis first, as Megatron-LM's rule has it",
-    contract=Contract(allowed=frozenset()),
+    contract=Contract(takes="at least one mesh fits", allowed=frozenset()),
 )

@@ -110,15 +110,22 @@ def _memory(case: Case, plans: Sequence[Plan], priced: Priced) -> Finding | None
 
 def _time(case: Case, plans: Sequence[Plan], priced: Priced) -> Finding | None:
     """Is its order right, and its first choice?"""
-    score = scoring.compare(plans, priced, _request(case).cluster.device.memory)
+    room = _request(case).cluster.device.memory
+    score = scoring.compare(plans, priced, room)
     if _good(score):
         return None
+    fitting = [n for n, plan in enumerate(plans) if plan.memory.total <= room]
+    first = "one that does not fit" if score.regret is None else f"{score.regret:.0%} slower"
     return Finding(
         _why_slow(case, priced),
         input=case.label,
         expected=f"a rank correlation of {_SAME_ORDER}, and a first choice within {_REGRET:.0%}",
-        got=f"{score.correlation:.2f}, and "
-        + ("one that does not fit" if score.regret is None else f"{score.regret:.0%} slower"),
+        got=f"{score.correlation:.2f}, and {first}. "
+        + _farthest_off(
+            [_shown(case.data["asked"][n][2]) for n in fitting],
+            [plans[n].step.total for n in fitting],
+            [priced[n][1] for n in fitting],
+        ),
     )
 
 
@@ -129,8 +136,28 @@ def _published(case: Case, priced: Priced) -> Finding | None:
     return Finding(
         _why_slow(case, priced),
         input=case.label,
-        expected=f"a rank correlation of {_SAME_ORDER} with what was measured",
-        got=f"{score.correlation:.2f}, and a first choice that was {score.regret:.0%} slower",
+        expected=f"a rank correlation of {_SAME_ORDER} with the measured TFLOP/s of a device, and "
+        f"first choices within {_REGRET:.0%}",
+        got=f"{score.correlation:.2f}, and one that was {score.regret:.0%} slower. "
+        + _farthest_off(
+            [run.name for run in scoring.TABLE_2],
+            [-run.flops_per_second for run in scoring.TABLE_2],
+            [-rate for rate in scoring.rates([seconds for _, seconds in priced])],
+        ),
+    )
+
+
+def _farthest_off(names: Sequence[str], theirs: Sequence[float], ours: Sequence[float]) -> str:
+    """Which of them stands farthest from its place, where the smallest number comes first."""
+    places = [
+        {n: place for place, n in enumerate(sorted(range(len(names)), key=values.__getitem__), 1)}
+        for values in (theirs, ours)
+    ]
+    right, told = places
+    worst = max(right, key=lambda n: abs(right[n] - told[n]))
+    return (
+        f"Farthest from its place: {names[worst]}, number {right[worst]} of {len(names)} from the "
+        f"fastest, and number {told[worst]} in your order"
     )
 
 
@@ -200,7 +227,8 @@ EXERCISE = Exercise(
         takes 6 operations per parameter and token of the device, 8 with recomputation, and four
         (six) all-reduces of 2 * s * b * h bytes per layer. A step is m + p - 1 of them. Data
         parallelism sends its parameters twice per step; ZeRO-3 reduces once with each microbatch,
-        and gathers twice, as far as that does not hide.
+        which hides behind nothing, and gathers twice, as far as that does not hide behind the
+        microbatch's computation.
         """,
         """
         compute = (8 if recompute else 6) * own * tokens / flops; talk = (6 if recompute else 4) *

@@ -124,10 +124,14 @@ def differs(
     dtype: torch.dtype,
     rank: int,
     looks: Callable[[], Mapping[str, torch.Tensor]] = dict,
+    blind: torch.Tensor | None = None,
 ) -> Finding | None:
-    """One tensor against the exact one. looks: makes what it may be instead, by name."""
+    """One tensor against the exact one. looks: makes what it may be instead, by name.
+
+    blind: (T,), the queries that see nothing in some block that comes by.
+    """
     if isinstance(got, torch.Tensor) and bool(got.isnan().any()) and got.shape == wanted.shape:
-        return _not_a_number(name, got, wanted, rank)
+        return _not_a_number(name, got, wanted, rank, blind)
     slack = torch.full_like(wanted, _largest(wanted) * _SLACK[dtype])
     finding = compare.mismatch(_shown(got), Reference(_shown(wanted), slack, dtype), rank)
     if finding is None:
@@ -137,8 +141,23 @@ def differs(
     return replace(finding, likely=f"{name}: {why}")
 
 
-def _not_a_number(name: str, got: torch.Tensor, wanted: torch.Tensor, rank: int) -> Finding:
+def _not_a_number(
+    name: str,
+    got: torch.Tensor,
+    wanted: torch.Tensor,
+    rank: int,
+    blind_in_a_block: torch.Tensor | None,
+) -> Finding:
     """nan, which comes from a query that sees nothing, or from exp of too much."""
+    if blind_in_a_block is not None:
+        queries = got.isnan() if name == "lse" else got.isnan().any(-1)
+        if not bool((queries & ~blind_in_a_block).any()):
+            return Finding(
+                f"{name} is not a number just where a query sees nothing in one of the blocks that "
+                "come by. There all scores are -inf, and -inf minus -inf is nan: what such a block "
+                "gives is out 0 and lse -inf",
+                rank,
+            )
     blind = wanted == BLIND if name == "lse" else (wanted == 0).all(-1, keepdim=True)
     why = (
         "exp of a large score is inf, and inf / inf is nan: subtract the largest score first"

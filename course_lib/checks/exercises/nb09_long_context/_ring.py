@@ -77,6 +77,12 @@ def over_all(case: Case, rank: int, visible: Visible) -> Pair:
     return merged([over(case, rank, other, visible(rank, other)) for other in ranks])
 
 
+def blind_somewhere(case: Case, rank: int, visible: Visible) -> torch.Tensor:
+    """(T,): which of the rank's queries see nothing in one of the blocks."""
+    seen = [visible(rank, other).any(1) for other in range(case.world_size)]
+    return ~torch.stack(seen).all(0)
+
+
 def copies(positions: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return [each.clone() for each in positions]
 

@@ -23,6 +23,7 @@ from ._attention import Tensors, differs, shuffled, striped, zigzag
 from ._attention import plain as plain_split
 from ._ring import (
     Visible,
+    blind_somewhere,
     copies,
     forward_mistakes,
     in_order,
@@ -82,7 +83,8 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     for rank, seen in enumerate(observation.values):
         exact = over_all(case, rank, visible)[0]
         looks = partial(_mistakes, case, rank, visible)
-        finding = differs("out", seen["returned"], exact, torch.float64, rank, looks)
+        blind = blind_somewhere(case, rank, visible)
+        finding = differs("out", seen["returned"], exact, torch.float64, rank, looks, blind)
         if finding:
             return finding
     block = 2 * case.data["k"].nbytes // n

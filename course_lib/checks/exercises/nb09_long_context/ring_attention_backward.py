@@ -146,8 +146,8 @@ def _mistakes(
         for step in range(1, n):
             other = (rank + step) % n
             looks[
-                f"the gradient of rank {other}'s: it has not come home. It takes as many steps as "
-                "there are ranks"
+                f"the gradient of rank {other}'s tokens: it has not come home. It takes as many "
+                "steps as there are ranks"
             ] = part(exact[name], positions[other])
         looks["without this rank's own part"] = (
             part(exact[name], positions[rank]) - parts_of[rank, rank][name]

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from course_lib.checks import compare
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.inputs import normal
 from course_lib.checks.numbers import numbers
 from course_lib.checks.shares import by_rank
@@ -42,6 +42,7 @@ def _cases(rng: random.Random) -> list[Case]:
         _case(rng, 6, three),
         _case(rng, 2, [choices(rng, rng.randint(2, 6), 1, [1]), choices(rng, 2, 1, [1])]),
         _case(rng, 3, [choices(rng, 4, 2, range(3))]),
+        _case(rng, 4, [choices(rng, 3, 2, range(4)), choices(rng, 0, 2, range(4))]),
         _case(rng, 3, [choices(rng, 2, 1, range(3)), choices(rng, 2, 1, range(3))]),
     ]
 
@@ -59,7 +60,13 @@ def _case(rng: random.Random, number: int, experts: list[torch.Tensor]) -> Case:
     label = (
         f"{tokens} tokens, k = {experts[0].shape[1]}, {number} experts over {counted(n, 'rank')}"
     )
-    return Case(n, label, data)
+    clue = Clue(
+        "a rank has no token. view(T, k, -1) cannot tell what -1 stands for where there are no "
+        "elements: write the size out, or use unflatten(0, (T, k))",
+        "unspecified dimension size",
+        "cannot reshape tensor of 0 elements",
+    )
+    return Case(n, label, data, "" if all(map(len, experts)) else clue)
 
 
 def _arrivals(experts: list[torch.Tensor], number: int, rank: int) -> list[tuple[int, int, int]]:
@@ -267,13 +274,13 @@ EXERCISE = Exercise(
         received = theirs.view(n, mine).sum(1).tolist(). came = exchange(x[order // k], sent,
         received). which = arange(mine).repeat(n).repeat_interleave(theirs); again =
         which.argsort(stable=True). rows = came[again], counts = theirs.view(n, mine).sum(0). back:
-        exchange(outputs[again.argsort()], received, sent)[order.argsort()].view(T, k, -1).
+        exchange(outputs[again.argsort()], received, sent)[order.argsort()].unflatten(0, (T, k)).
         """,
     ),
     passed="rows by expert there, each back in its place, gradients both ways",
     contract=Contract(
-        takes="x (T, C) and experts (T, k) of any sizes; T may differ by rank; a ValueError with "
-        "both numbers where n does not divide the experts",
+        takes="x (T, C) and experts (T, k) of any sizes; T may differ by rank, and be 0; a "
+        "ValueError with both numbers where n does not divide the experts",
         allowed=frozenset({"all_to_all"}),
         sends="there, 8 bytes for each expert and each chosen row once; back, each row once",
     ),
