@@ -235,6 +235,10 @@ SAME: dict[str, dict[str, str]] = {
         "-> copies = [nn.Parameter(to_host(p).float()) for p in own]": _PARAMETER,
     },
     "choose_mesh": {
+        "for tensor in range(1, cluster['per_node'] + 1): -> for tensor in "
+        "range(1, cluster['per_node'] + 1 + 1):": _NO_DIVISOR,
+        "for tensor in range(1, cluster['per_node'] + 1): -> for tensor in "
+        "range(1, cluster['per_node'] + 2):": _NO_DIVISOR,
         "for pipeline in range(1, model['layers'] + 1): -> for pipeline in "
         "range(1, model['layers'] + 1 + 1):": _NONE_DIVIDES,
         "for pipeline in range(1, model['layers'] + 1): -> for pipeline in "
