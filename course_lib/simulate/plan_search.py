@@ -20,7 +20,7 @@ from .plans import GB, Plan, Refused
 from .software import Software
 from .transformer import Transformer
 
-OVER = "do not divide over"
+OVER = "cannot be split evenly over"
 
 
 @dataclass(frozen=True)

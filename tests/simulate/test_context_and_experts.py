@@ -163,7 +163,7 @@ def test_a_sequence_that_does_not_divide_into_pairs_of_pieces_is_refused():
     odd = Transformer(8, 512, 8, seq=1026, vocab=1000)
     found = plan(odd, dgx_h100, 8, contexts=(4,))
     assert {refusal.why for refusal in found.refused} >= {
-        "1026 tokens do not divide over 2 x 4 pieces"
+        "1026 tokens cannot be split evenly over 2 x 4 pieces"
     }
     assert not found.ranked
 

@@ -75,13 +75,18 @@ def test_schedules_stages_and_recomputation_are_all_tried(planned):
 
 def test_each_refusal_names_its_numbers(planned):
     why = {refusal.mesh: refusal.why for refusal in planned.refused}
-    assert why[Mesh(data=16, tensor=64, pipeline=1)] == "96 heads do not divide over 64 ranks"
-    assert why[Mesh(data=2, tensor=8, pipeline=64)] == "96 layers do not divide over 64 stages"
+    assert (
+        why[Mesh(data=16, tensor=64, pipeline=1)] == "96 heads cannot be split evenly over 64 ranks"
+    )
+    assert (
+        why[Mesh(data=2, tensor=8, pipeline=64)]
+        == "96 layers cannot be split evenly over 64 stages"
+    )
     assert (
         why[Mesh(data=1024, tensor=1, pipeline=1)]
-        == "1536 sequences do not divide over 1024 replicas"
+        == "1536 sequences cannot be split evenly over 1024 replicas"
     )
-    with pytest.raises(ValueError, match="96 heads do not divide over 64"):
+    with pytest.raises(ValueError, match="96 heads cannot be split evenly over 64"):
         planned.of(Mesh(data=16, tensor=64, pipeline=1))
     with pytest.raises(ValueError, match="16 devices; DGX A100 has 1024"):
         planned.of(Mesh(data=2, tensor=2, pipeline=4))
