@@ -108,7 +108,7 @@ def collect_job(answer: Callable, job: Job, timeout: float | None = None) -> Out
         results = collect(
             run_cases,
             job.world_size,
-            (exercise.bare(), answer, job.laws, job.calls_before),
+            (exercise.bare(), answer, [law.bare() for law in job.laws], job.calls_before),
             by_rank=[
                 (tuple(share(exercise, case, rank) for case in job.cases),)
                 for rank in range(job.world_size)

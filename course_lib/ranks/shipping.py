@@ -57,9 +57,15 @@ def pack_anonymously(value: Any, by_value: Iterable[types.ModuleType]) -> bytes:
     by_value: the modules whose functions and classes travel by value. Their files are not named:
     on arrival nobody takes their lines for the learner's.
     """
-    for module in by_value:
+    registered = cloudpickle.list_registry_pickle_by_value()
+    ours = [module for module in by_value if module.__name__ not in registered]
+    for module in ours:
         cloudpickle.register_pickle_by_value(module)
-    return cloudpickle.dumps(value)
+    try:
+        return cloudpickle.dumps(value)
+    finally:  # what is packed next in this process is for one that can import them
+        for module in ours:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 def unpack(payload: bytes) -> Any:
