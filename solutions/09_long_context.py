@@ -103,24 +103,6 @@ print("your guess:", guessed(guess_scores_gb))
 # Only attention looks at other tokens. How it can do so without any rank ever having them all is
 # the subject of this lesson.
 #
-# **Is that not sequence parallelism?** The words are mixed up, the ideas are two. *Sequence
-# parallelism* (Korthikanti et al. 2022, the assignment of [lesson 04](04_tensor_parallel.ipynb))
-# helps a tensor parallel group: it splits norms and dropout by tokens, and *gathers all tokens* for
-# attention and MLP, whose weights are split. It ends where tensor parallelism ends, at the eight
-# GPUs of a machine, since every layer sends several tensors as large as the activations. *Context
-# parallelism* keeps the weights whole and never gathers the tokens. What it sends is keys and
-# values, and these are small:
-
-# %%
-per_layer = 2 * 4 * (8 - 1) / 8 * TOKENS * WIDTH  # lesson 04, forward: half of 8bsh(t-1)/t, bf16
-ring_of_8 = 2 * (8 - 1) / 8 * TOKENS * KV_HEADS * SIZE * 2
-print(f"tensor parallel with sequence parallelism, 8 ranks: {per_layer / GB:.2f} GB sent per layer")
-print(f"context parallel, 8 ranks:                          {ring_of_8 / GB:.2f} GB")
-
-# %% [markdown]
-# (Forward, by each rank.) The two go together: tensor parallel inside a machine, context parallel
-# across machines.
-#
 # **Who solved it, and when.** Liu, Zaharia and Abbeel sent keys and values round a ring while each
 # device works on the block that it has (Ring Attention, 2023, [arXiv
 # 2310.01889](https://arxiv.org/abs/2310.01889)). Brandon et al. gave every device tokens from all
@@ -128,8 +110,7 @@ print(f"context parallel, 8 ranks:                          {ring_of_8 / GB:.2f}
 # 2311.09431](https://arxiv.org/abs/2311.09431)). Jacobs et al. exchanged tokens for heads
 # (DeepSpeed Ulysses, 2023, [arXiv 2309.14509](https://arxiv.org/abs/2309.14509)). Llama 3 gathered
 # keys and values at once, and balanced by chunks from both ends (2024, section 3.3.2, [arXiv
-# 2407.21783](https://arxiv.org/abs/2407.21783)). You will build the ring, a balanced split and
-# Ulysses, and see the others at work.
+# 2407.21783](https://arxiv.org/abs/2407.21783)). You will build most of it.
 
 # %% [markdown]
 # ## 2. Two softmaxes become one
@@ -276,7 +257,7 @@ check(pass_on)
 # - Begin with your own block, where every query sees at least itself.
 # - Then hand on, receive, and merge what the new block adds. Whose block is it after $s$ steps?
 # - The last block that arrives is not handed on.
-# - A block in which nothing is visible may be computed all the same. (The assignment skips it.)
+# - A block in which nothing is visible may be computed all the same.
 #
 # Use your three functions.
 
@@ -302,7 +283,7 @@ check(ring_attention)
 # %% [markdown]
 # **Predict.** One sequence of 512 tokens. On one rank the largest tensor that attention makes is
 # the matrix of scores. How many times smaller is the largest tensor of a rank of a ring of four? Of
-# eight? (You need not read the cell that measures it.)
+# eight?
 
 # %%
 ### BEGIN SOLUTION
@@ -823,6 +804,25 @@ print(table(rows))
 # %% [markdown]
 # Ulysses sends $\frac{H + K}{nK}$ times what the ring sends, with $H$ heads of queries and $K$ of
 # keys: here $5/n$. More on two and on four ranks, less on eight.
+#
+# ### Is that not sequence parallelism?
+#
+# The words are mixed up, the ideas are two. *Sequence parallelism* (Korthikanti et al. 2022, the
+# assignment of [lesson 04](04_tensor_parallel.ipynb)) helps a tensor parallel group: it splits
+# norms and dropout by tokens, and *gathers all tokens* for attention and MLP, whose weights are
+# split. It ends where tensor parallelism ends, at the eight GPUs of a machine, since every layer
+# sends several tensors as large as the activations. *Context parallelism* keeps the weights whole
+# and never gathers the tokens. What it sends is keys and values, and these are small:
+
+# %%
+per_layer = 2 * 4 * (8 - 1) / 8 * TOKENS * WIDTH  # lesson 04, forward: half of 8bsh(t-1)/t, bf16
+ring_of_8 = 2 * (8 - 1) / 8 * TOKENS * KV_HEADS * SIZE * 2
+print(f"tensor parallel with sequence parallelism, 8 ranks: {per_layer / GB:.2f} GB sent per layer")
+print(f"context parallel, 8 ranks:                          {ring_of_8 / GB:.2f} GB")
+
+# %% [markdown]
+# (Forward, by each rank.) The two go together: tensor parallel inside a machine, context parallel
+# across machines.
 
 
 # %% [markdown]

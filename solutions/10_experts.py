@@ -528,8 +528,8 @@ guess_busiest = 3
 # $f_e$ is expert $e$'s share of all choices, $P_e$ the mean probability that the router gives it.
 # If both are $1/E$, the loss is 1. An expert with a large $f_e$ makes its $P_e$ expensive; so the
 # gradient, which goes through $P$ only, since counts have none, lowers it. It is added to the loss
-# with a small factor, 0.01 in Switch. (Below it is 0.2: our training lasts a hundred steps, and
-# Switch's many thousands.)
+# with a small factor, 0.01 in Switch's paper. (Below it is 0.2: our training lasts a hundred steps,
+# and theirs many thousands.)
 #
 # ### Exercise 7: `balancing_loss` (●● 10 minutes)
 #
