@@ -127,7 +127,7 @@ def reduce_scatter_by_the_group_object(tensor, group=None):
     return out
 
 
-@wrong(says="dist.get_rank(group) is your rank in it")
+@wrong(says="dist.get_rank(group) is your own, and group_dst")
 def forgets_the_group(tensor, group=None):
     return reduced_chunks(tensor)[dist.get_rank()]
 
