@@ -246,6 +246,7 @@ def _graded(folder: Path, isolated: bool) -> tuple[Graded, dict[str, Any]]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     places = {"root": course.root, "out": out, "outside": outside, "port": server.server_port}
+    places["first_user"] = 2**20 + 256 * os.getpid()  # other tests grade beside this one
     names = HOSTILE if isolated else _LIMITED
     for name in names:
         answer = HOSTILE[name].strip("\n").format(**places)
@@ -255,6 +256,7 @@ def _graded(folder: Path, isolated: bool) -> tuple[Graded, dict[str, Any]]:
     os.environ["TEACHERS_TOKEN"] = TOKEN
     out_of_time = vars(Verdict)["out_of_time"].fget
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grading, "FIRST_USER", places["first_user"])
         patch.setattr(grading, "_DEFINE_SECONDS", 6.0)
         patch.setattr(grading, "_MORE_SECONDS", 8.0)
         patch.setattr(grading, "examine", examine_briefly)
@@ -310,7 +312,8 @@ def test_nothing_outside_is_touched(batch):
 
 
 def test_nothing_is_left_running(batch):
-    users = {str(user) for user in range(grading.FIRST_USER, grading.FIRST_USER + 256)}
+    _, places = batch
+    users = {str(places["first_user"] + number) for number in range(256)}
     if os.geteuid() != 0:
         pytest.skip("runs have the same user as the tests")
     left = []

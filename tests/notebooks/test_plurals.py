@@ -5,8 +5,9 @@ import re
 import nbformat
 
 _PLURAL = re.compile(
+    r"(?<!rank )(?<!layer )(?<!stage )(?<!worker )(?<!server )"
     r"(?<![\d.,/=+\-] )(?<![\d.,/\-])\b1 "
-    r"(?!(?:is|was|has|does|less|receives|sends|times)\b)[a-z]+s\b"
+    r"(?!(?:is|was|has|does|less|times)\b)[a-z]+s\b"
 )
 
 
