@@ -345,7 +345,7 @@ def test_reports_show_no_secret_and_no_page_of_theirs(batch):
         ("takes all memory slowly", "emory"),
         ("takes all memory in many processes", "took more memory than it may"),
         ("fills the disk", "OSError"),
-        ("never returns", "had not finished after 3 s"),
+        ("never returns", "had not finished after 5 s"),
         ("never defines", "did not finish in time"),
         ("imports the techniques", "ModuleNotFoundError"),
         ("asks a server on this machine", "not permitted"),

@@ -124,7 +124,7 @@ def _exercise(name: str, signature: str, cases, on_rank, judge, points: int, **m
         hints=("one", "two", "three"),
         passed="it does",
         points=points,
-        timeout=3.0,
+        timeout=5.0,
         **more,
     )
 
