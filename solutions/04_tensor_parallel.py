@@ -26,8 +26,8 @@
 # - compute a cross-entropy whose logits no rank has all of;
 # - keep 1/t of the activations between the layers (sequence parallelism), and say what that costs.
 #
-# **You need** all-reduce from [lesson 02](02_ring_all_reduce.ipynb). **It takes** 80 minutes to the
-# end of section 7, without exercise 9, and 5 more for section 10. All else is optional: 15 minutes
+# **You need** all-reduce from [lesson 02](02_ring_all_reduce.ipynb). **It takes** 85 minutes to the
+# end of section 7, without exercise 9, and 5 more for section 10. All else is optional: 20 minutes
 # for that exercise, 25 for the assignment; sections 8, 9 and 11 are there to run and read. The
 # machine needs a minute. Each exercise says how hard it is (● a few lines, ●● two ideas together,
 # ●●● the hard one) and how long it takes.
@@ -190,7 +190,8 @@ print("your guess:", guessed(guess_gradients))
 # %% [markdown]
 # **Explain.** The value is right on both ranks. But `dist.all_reduce` is not part of autograd's
 # graph, so each rank's backward sees only its own summand. Code like this trains, a little worse,
-# and nobody knows why. (With `observe` on, the course would have told you.)
+# and nobody knows why. (`run_ranks` watches what the ranks do, and warns of such a mistake; here
+# `observe=False` has switched that off, to show what you would see elsewhere: nothing.)
 #
 # `torch.distributed.nn`, which torch has meanwhile deprecated, has collectives with gradients, but
 # it has to guess what you mean: its `all_reduce` also adds up the *gradients*. That is right if
@@ -382,7 +383,8 @@ check(parallel_mlp)
 # ### Exercise 6: `layer_traffic` (● 5 minutes)
 #
 # Return a number of bytes. `element_size` is what one element of an activation takes, 2 in
-# bfloat16.
+# bfloat16. Do not round: where $t$ does not divide the tensor, the ring's shares differ a little,
+# and the formula gives their average.
 
 
 # %% exercise="layer_traffic"
@@ -431,10 +433,14 @@ print(f"{LAYERS * gpt3_layer / 1e9:.0f} GB in all")
 # The columns of the query, key and value matrices are ordered by head, so a rank's columns *are*
 # its heads, and the rows of the output matrix that belong to them follow.
 #
-# ### Exercise 7: `parallel_attention` (●● 15 minutes)
+# ### Exercise 7: `parallel_attention` (●● 20 minutes)
 #
-# One f, one g. Heads cannot be cut, so raise a `ValueError` with both numbers where $t$ does not
-# divide the heads, before anything is sent: better a sentence now than a hang later.
+# One f, one g. Cut this rank's query, key and value into its heads: (B, T, C/t) becomes (B, H/t, T,
+# C/H), where C/H is the width of a head. On these, `F.scaled_dot_product_attention(q, k, v,
+# is_causal=True)` is all of attention: it divides by the root of the width, and lets no token look
+# ahead. Then put the heads side by side again. Heads cannot be cut, so raise a `ValueError` with
+# both numbers where $t$ does not divide the heads, before anything is sent: better a sentence now
+# than a hang later.
 
 
 # %% exercise="parallel_attention"
@@ -518,7 +524,7 @@ print("your guess:", guessed(guess_logits_mb))
 # and both terms are sums to which each rank contributes what it has. Subtract the largest logit
 # (over all ranks) from every $z$ first: $e^{z}$ overflows for $z > 88$ in float32.
 #
-# ### Exercise 9: `vocab_cross_entropy` (●●● 15 minutes)
+# ### Exercise 9: `vocab_cross_entropy` (●●● 20 minutes)
 #
 # (Optional.) `dist.all_reduce(largest, dist.ReduceOp.MAX)` finds the largest. The loss does not
 # depend on it, so it needs no gradient. For the two sums use `megatron_g`: then autograd does the
@@ -712,7 +718,7 @@ sharding_explorer()
 # Here are attention and MLP from your functions, forward and backward, on eight ranks. The run is
 # small. To see GPT-3's layer, its recorded messages are scaled to GPT-3's size ($s = 2048$, $h =
 # 12288$, bfloat16), and computing takes the time that an A100 needs at half its peak. Then it is
-# replayed on three networks.
+# replayed on three networks, and on one ten times slower.
 #
 # **Predict.** What share of the time do the GPUs compute, on NVLink, on PCIe, and on 100 Gbit/s
 # Ethernet between eight machines?
@@ -927,18 +933,19 @@ print("your guess:", guessed(guess_kept_gb))
 # between ranks, and their copies drift apart.
 # </details>
 #
-# 5. Two machines of eight GPUs, NVLink inside and 25 GB/s between. Someone sets t = 16. By how much
-#    does the slowest link of the ring slow the all-reduces down, compared with t = 8?
+# 5. Two machines of eight GPUs, 300 GB/s of NVLink inside and 25 GB/s between. Someone sets t = 16.
+#    By how much does the slowest link of the ring slow the all-reduces down, compared with t = 8?
 #
 # <details><summary>Answer</summary>
 # Every step of the ring waits for the slowest link: 25 GB/s instead of 300 GB/s, so about 12 times.
 # </details>
 #
-# ## 13. Assignment: `sequence_parallel_mlp` (●●● 20 minutes)
+# ## 13. Assignment: `sequence_parallel_mlp` (●●● 25 minutes)
 #
 # An all-reduce is a reduce-scatter followed by an all-gather
 # ([lesson 02](02_ring_all_reduce.ipynb)). Between two layers stands only what treats every token by
-# itself: residual sum, norm, dropout. So take g apart and put these *between its halves*:
+# itself: residual sum, norm, dropout. So take g apart, and let residual sum, norm and dropout stand
+# *between its halves*:
 #
 # $$\dots\, h_iB_i \xrightarrow{\text{reduce-scatter}} \text{residual, norm: } T/t \text{ tokens}
 # \xrightarrow{\text{all-gather}} hA_i \,\dots$$
@@ -947,8 +954,8 @@ print("your guess:", guessed(guess_kept_gb))
 # now, is divided by $t$: residual sum, norm and dropout. It costs no bytes, since the two halves
 # send what the all-reduce sent. There is one thing left: the *gathered* input of the column split
 # is still whole on every rank, and autograd keeps it for backward. Keeping only this rank's tokens
-# of it takes one more all-gather per column split, in backward. You need not do that; the table
-# below the exercise has both costs.
+# of it takes one more all-gather per column split, in backward. You may do that, but need not; the
+# table below the exercise has both costs.
 #
 # **A warm-up.** Both calls, on tensors whose dimension 0 is that of the tokens.
 # (From torch 2.13 on, `dist.all_gather_single(whole, part)` and `dist.reduce_scatter_single(part,
@@ -1033,6 +1040,9 @@ def sequence_parallel_mlp(x, gain, up, down):
 
 # %% check="sequence_parallel_mlp"
 check(sequence_parallel_mlp)
+
+# %% [markdown]
+# Now your guess:
 
 # %%
 print("your guess, of what changes if one gathers first:", guessed(guess_gathered_first))

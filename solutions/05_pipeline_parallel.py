@@ -27,9 +27,9 @@
 # - choose stages, microbatches and a schedule for a given job and given machines.
 #
 # **You need** `send`, `recv` and `isend` from [lesson 00](00_ranks.ipynb). **It takes** 90 minutes
-# to the end of section 7, without its exercise. All else is optional, a second sitting: 10 minutes
-# for that exercise, 20 for section 8, 20 for the decision in section 9, 25 for the assignment;
-# sections 10 to 13 are there to run and read. The machine needs a minute. Each exercise says how
+# to the end of section 7, without exercises 4 and 7. All else is optional, a second sitting: 10
+# minutes for each of these two, 20 for section 8, 25 for the decision in section 9, 25 for the
+# assignment; sections 10 to 13 are there to run and read. The machine needs a minute. Each exercise says how
 # hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how long it takes.
 
 # %%
@@ -120,10 +120,10 @@ print("the same gradient as in one piece:", torch.equal(first.weight.grad, expec
 # ### Exercise 1: `two_stage_step` (●● 10 minutes)
 #
 # Now on two ranks. Rank 0 has the first half of the layers as `module` and reads `inputs`. Rank 1
-# has the second half and reads `targets`. (Each is passed both; what is not its own is filled with
-# nan.) What crosses has the shape and dtype of `inputs`. `loss(output, targets)` is some mean over
-# samples; call the one that is passed in. Run the module once. Gradients go to `.grad`; the
-# parameters stay, since the step is the optimizer's.
+# has the second half and reads `targets`. (Both ranks are passed both; what a rank must not read is
+# filled with nan.) What crosses has the shape and dtype of `inputs`. `loss(output, targets)` is
+# some mean over samples; call the one that is passed in. Run the module once. Gradients go to
+# `.grad`; the parameters stay, since the step is the optimizer's.
 
 
 # %% exercise="two_stage_step"
@@ -167,7 +167,7 @@ schedule_gantt(simulate(NAIVE, forward=1, backward=2), "naive, 4 stages")
 # order. `Op("F", 2, 0)` is the forward pass of stage 2 on microbatch 0, `Op("B", 2, 0)` its
 # backward. *When* an operation runs is not in the table. It follows: F of stage 2 waits for F of
 # stage 1, B of stage 2 waits for B of stage 3. The simulator plays this through; here a forward
-# takes one step and a backward two, about as on a GPU.
+# takes one unit of time and a backward two, about as on a GPU.
 #
 # Four GPUs, and at any moment one works: three quarters of the time are idle. The field calls the
 # idle time the **bubble**, and measures it in two ways that are easily mixed up:
@@ -180,10 +180,10 @@ schedule_gantt(simulate(NAIVE, forward=1, backward=2), "naive, 4 stages")
 #
 # ### Exercise 2: `bubble_fractions` (● 5 minutes)
 #
-# With $p$ equal stages and $m$ microbatches, let one step be the forward and the backward of one
-# microbatch in one stage. A stage works $m$ steps. How many does it stand idle, waiting for the
-# first microbatch to arrive and for the last one to come back? Return the bubble in both
-# conventions. Draw $p = 2$, $m = 3$ on paper first.
+# With $p$ equal stages and $m$ microbatches, take as one unit of time what the forward and the
+# backward of one microbatch take in one stage. A stage works for $m$ units. For how many does it
+# stand idle, waiting for the first microbatch to arrive and for the last one to come back? Return
+# the bubble in both conventions. Draw $p = 2$, $m = 3$ on paper first.
 
 
 # %% exercise="bubble_fractions"
@@ -261,7 +261,8 @@ schedule_gantt(gpipe, "GPipe")
 # picture, will sooner or later be two schedules.
 #
 # A table can be wrong in many ways, and a pipeline with a wrong table hangs. So it is checked
-# before anything starts. Here B1 of rank 1 stands before F1:
+# before anything starts. Here B1 of rank 1 stands before F1, so the cell ends in an error, as it
+# should:
 
 # %% tags=["raises-exception"]
 broken = my_gpipe(3, 2)
@@ -276,13 +277,14 @@ validate(broken)
 #
 # ### Exercise 4: `peak_in_flight` (●● 10 minutes)
 #
-# How many are in flight at the worst moment of a row? A rank may have several stages; each holds
+# (Optional.) How many are in flight at the worst moment of a row? A rank may have several stages; each holds
 # its own activations, so count them all.
 #
 # One thing to be ready for: a backward can be computed in two halves. **I** makes the gradient of
 # the stage's *input*, for which the stage before waits. **W** makes the gradient of its *weights*,
 # for which nobody waits. A row has either B or I and W for a microbatch. W still needs the
-# activations, so with halves the microbatch is in flight until W. (Section 15 has more about them.)
+# activations, so with halves the microbatch is in flight until W, and I frees nothing. (The
+# optional section 15 makes use of halves. Here only count them.)
 
 
 # %% exercise="peak_in_flight"
@@ -356,8 +358,8 @@ def one_f_one_b_schedule(p: int, m: int) -> list[list[Op]]:
 check(one_f_one_b_schedule)
 
 # %% [markdown]
-# **Predict.** Four stages, eight microbatches. How much shorter is 1F1B than GPipe, in steps? And
-# how many microbatches does rank 0 hold?
+# **Predict.** Four stages, eight microbatches. How much shorter is 1F1B than GPipe, in units of
+# time? And how many microbatches does rank 0 hold?
 
 # %%
 ### BEGIN SOLUTION
@@ -384,21 +386,22 @@ schedule_explorer(my_schedules, kind="your GPipe", beside="your 1F1B")
 # %% [markdown]
 # ## 6. The executor
 #
-# ### Exercise 6: `run_schedule` (●●● 25 minutes)
+# ### Exercise 6: `run_schedule` (●●● 35 minutes)
 #
 # One function that runs such a table on real ranks, whichever it is. Each rank gets its row and
-# goes through it. Neighbours have their microbatches in the same order, as in both tables above, so
-# messages between two ranks need no labels. For each F it needs its microbatch of the inputs or
-# what the rank before sends, and sends its output on. For each B it needs the gradient from the
-# rank behind, and sends one to the rank before.
+# goes through it. Neighbours have their microbatches in the same order, as in both tables above: a
+# rank receives in the order in which its neighbour sends, so messages need no labels. For each F it
+# needs its microbatch of the inputs or what the rank before sends, and sends its output on. For
+# each B it needs the gradient from the rank behind, and sends one to the rank before.
 #
 # - Cut `inputs` and `targets` into $m$ microbatches with `chunk`; $m$ is the number of F in the
 #   row.
 # - Start sends with `dist.isend`. Keep the handle *and the tensor* until the end, then wait for
 #   all. (Why not `dist.send`? Section 7.)
 # - `loss(output, targets)` is a mean over samples. The mean over the whole batch is the mean of the
-#   $m$ means, so each microbatch's loss is divided by $m$ before its backward. Then let go of its
-#   activations.
+#   $m$ means, so each microbatch's loss is divided by $m$ before its backward.
+# - After its backward a microbatch is done with. Backward frees what autograd kept; its input and
+#   output are yours to let go of.
 
 
 # %% exercise="run_schedule"
@@ -690,8 +693,8 @@ check(stuck_ranks)
 #
 # $$\text{bubble} = \frac{1}{v}\cdot\frac{p-1}{m} \text{ of the working time}$$
 #
-# **Predict.** Four ranks, eight microbatches, $v = 2$. The bubble was 27 % of all the time. Now?
-# And how many times as many messages are sent?
+# **Predict.** Four ranks, eight microbatches, $v = 2$. The bubble of 1F1B was 9 of 33 units, 27 %
+# of all the time. Now? And how many times as many messages are sent?
 
 # %%
 ### BEGIN SOLUTION
@@ -705,7 +708,9 @@ guess_messages = 2
 # $m$ is a multiple of $p$. Write the forwards of rank $r$ as one list: microbatches go in groups of
 # $p$, a group through the first stage of the rank, then through its second, and so on; then the
 # next group. The list of backwards is the same with the stages from last to first. Then 1F1B again,
-# with a warm-up of $2(p-r-1) + (v-1)p$ forwards (at most all of them).
+# with a warm-up of $2(p-r-1) + (v-1)p$ forwards (at most all of them): a group has to go through
+# all stages of a rank but the last before a backward can come, and each rank further from the end
+# has two more on their way.
 
 
 # %% exercise="interleaved_schedule"
@@ -811,7 +816,7 @@ guess_small = 1
 ### END SOLUTION
 
 # %% [markdown]
-# ### Exercise 9: `choose_schedule` (●● 15 minutes)
+# ### Exercise 9: `choose_schedule` (●● 20 minutes)
 #
 # `job` is a dict: `machines`, `layers`, `batch` (the sequences of one step, of all copies
 # together), and in bytes the `memory` of a machine, the `states` of one layer and the `activations`
@@ -1007,7 +1012,7 @@ schedule_explorer(my_schedules, beside="your 1F1B")
 #
 # In the steady state of 1F1B every pair of F and B waits for a message to the next stage and one
 # back. GPipe waits for messages only while the pipeline fills and while it drains. At v = 2 ZB-H1
-# takes 27 steps and interleaving 28.5; at v = 4 interleaving takes 26.25. Interleaving pays with v
+# takes 27 units and interleaving 28.5; at v = 4 interleaving takes 26.25. Interleaving pays with v
 # times as many messages and more memory on the first ranks. ZB-H1 pays with activations that are
 # held until W, so that every rank holds as many as 1F1B's first.
 #
@@ -1022,7 +1027,7 @@ schedule_explorer(my_schedules, beside="your 1F1B")
 # Ethernet. Your executor, and the course's.
 #
 # **Predict.** Which of GPipe and 1F1B suffers more from a slow network? A 4 MB message takes 3 ms
-# at 10 Gbit/s and 32 ms at 1 Gbit/s.
+# at 10 Gbit/s and 32 ms at 1 Gbit/s. (Does the answer depend on when an executor receives?)
 
 # %%
 ### BEGIN SOLUTION
@@ -1130,8 +1135,8 @@ for name, table, rate in (
 #
 # ### "1F1B has a smaller bubble than GPipe"
 #
-# **Predict.** Eight stages, 32 microbatches, forward and backward one step each. How many steps for
-# GPipe, how many for 1F1B?
+# **Predict.** Eight stages, 32 microbatches, forward and backward one unit of time each. How many
+# units for GPipe, how many for 1F1B?
 
 # %%
 ### BEGIN SOLUTION
@@ -1144,10 +1149,10 @@ print("your guesses:", guessed(guess_steps_gpipe, guess_steps_1f1b))
 for name, make in (("GPipe", my_gpipe), ("1F1B", my_1f1b)):
     timeline = simulate(make(8, 32), forward=1, backward=1)
     held = timeline.peak_in_flight
-    print(f"{name:5} {timeline.makespan} steps; in flight on the first stage: {held[0]}")
+    print(f"{name:5} {timeline.makespan} units; in flight on the first stage: {held[0]}")
 
 # %% [markdown]
-# False: the same 78 steps. What is smaller is memory, on the first stage a quarter. The claim comes
+# False: the same 78 units. What is smaller is memory, on the first stage a quarter. The claim comes
 # from an indirect effect: with the memory that 1F1B saves you can afford more microbatches.
 #
 # ### "The bubble is negligible with four times as many microbatches as stages"
@@ -1240,12 +1245,12 @@ print("your guess:", guessed(guess_versions))
 # 7 and 31: 4.4 times as many, of the same size.
 # </details>
 #
-# 5. $p = 8$, $m = 24$, and F, I and W take one step each. How many steps does 1F1B take, how many
-#    ZB-H1?
+# 5. $p = 8$, $m = 24$, and F, I and W take one unit of time each. How many units does 1F1B take,
+#    how many ZB-H1?
 #
 # <details><summary>Answer</summary>
 # 1F1B: 24 · 3 + 7 · 3 = 93. ZB-H1: 24 · 3 + 7 · (1 + 1 - 1) = 79, so it is 15 % shorter. The bubble
-# is a third of what it was, 7 steps for 21.
+# is a third of what it was, 7 units for 21.
 # </details>
 #
 # ## 15. Assignment: `zero_bubble_schedule` (●●● 20 minutes)
@@ -1260,11 +1265,10 @@ print("your guess:", guessed(guess_versions))
 # `split_backward.py` in `course_lib/techniques/pipeline`.)
 #
 # ZB-H1 needs on no rank more memory than 1F1B needs on its first. Begin with 1F1B and write I for
-# B. Then put in the W's, of microbatches $0, 1, 2, \dots$ in turn: stage $s$ runs one after an I if
-# more than $s$ of them wait, and one after every I of the cool-down, when there are no more
-# forwards. The rest comes at the end.
+# B. Then put in the W's, of microbatches $0, 1, 2, \dots$ in turn: after an I, stage $s$ runs one W
+# if more than $s$ wait, that of this I included. The rest comes at the end.
 #
-# **Predict** for $p = 4$, $m = 8$ and F = I = W = 1: how many steps is it shorter than 1F1B?
+# **Predict** for $p = 4$, $m = 8$ and F = I = W = 1: how many units is it shorter than 1F1B?
 
 # %%
 ### BEGIN SOLUTION
@@ -1285,7 +1289,7 @@ def zero_bubble_schedule(p: int, m: int) -> list[list[Op]]:
             if forward < m:
                 row.append(Op("F", s, forward))
             row.append(Op("I", s, i))
-            if forward >= m or i + 1 - weights > s:
+            if i + 1 - weights > s:
                 row.append(Op("W", s, weights))
                 weights += 1
         table.append(row + [Op("W", s, i) for i in range(weights, m)])
@@ -1300,13 +1304,13 @@ check(zero_bubble_schedule)
 my_zero_bubble = partial(rows_of, yours_or(zero_bubble_schedule, schedules.zb_h1))
 zero_bubble = simulate(my_zero_bubble(4, 8), forward=1, backward=2, weight=1)
 shorter = one_f_one_b.makespan - zero_bubble.makespan
-print(f"{shorter:.0f} steps shorter; in flight: 1F1B {list(one_f_one_b.peak_in_flight)},", end=" ")
+print(f"{shorter:.0f} units shorter; in flight: 1F1B {list(one_f_one_b.peak_in_flight)},", end=" ")
 print(f"ZB-H1 {list(zero_bubble.peak_in_flight)}")
 print("your guess:", guessed(guess_zero_bubble))
 schedule_gantt({"1F1B": one_f_one_b, "ZB-H1": zero_bubble})
 
 # %% [markdown]
-# **Explain.** 33 steps become 27. ZB-H1 holds on every rank what 1F1B holds on the first: the W's
+# **Explain.** 33 units become 27. ZB-H1 holds on every rank what 1F1B holds on the first: the W's
 # that are put off keep their activations.
 
 # %% [markdown]

@@ -26,8 +26,8 @@
 # - clip a gradient of which every rank has a different part.
 #
 # **You need** reduce-scatter and all-gather from [lesson 02](02_ring_all_reduce.ipynb), hooks from
-# [lesson 03](03_data_parallel.ipynb). **It takes** 80 minutes to the end of section 6, without
-# exercise 5. All else is optional: 25 minutes for that exercise, 20 for the assignment; sections 7
+# [lesson 03](03_data_parallel.ipynb). **It takes** 90 minutes to the end of section 6, without
+# exercise 5. All else is optional: 35 minutes for that exercise, 20 for the assignment; sections 7
 # and 8 are there to run and read. The machine needs a minute. Each exercise says how hard it is (●
 # a few lines, ●● two ideas together, ●●● the hard one) and how long it takes.
 
@@ -262,14 +262,15 @@ print("rank 1 of 4 owns", row.chunk(4)[1])
 # writes rank r's `mine` into everybody's `parts[r]`. Both return when the result is there. With
 # `async_op=True` they return a handle at once, whose `wait()` returns when the result is there.
 #
-# ### Exercise 2: `zero1` (●● 15 minutes)
+# ### Exercise 2: `zero1` (●● 20 minutes)
 #
 # - First make the ranks equal: rank 0's parameters count, the frozen ones too.
-# - The shard is a parameter of its own, a *clone* of this rank's chunk of all trainable parameters.
-#   `make_optimizer([shard])` makes its optimizer.
+# - Lay all that is trainable in one row. The shard is a *clone* of this rank's chunk of it, made an
+#   `nn.Parameter`. `make_optimizer([shard])` makes its optimizer.
 # - `step()` is called after each backward: reduce-scatter the gradients, update, all-gather. A
-#   reduce-scatter adds up, and an average is wanted. At the end drop the gradient of the shard.
-# - A rank sends as much as in an all-reduce, and no more.
+#   reduce-scatter adds up, and an average is wanted. Before it returns, `step` drops the
+#   gradient of the shard.
+# - One reduce-scatter and one all-gather in a step, and nothing else.
 
 
 # %% exercise="zero1"
@@ -486,7 +487,7 @@ long_row.fill_(7)
 print("back: ", memory_below.nbytes(), "bytes; the view sees", view[0].item())
 
 # %% [markdown]
-# ### Exercise 4: `shard_layer` (●● 15 minutes)
+# ### Exercise 4: `shard_layer` (●● 20 minutes)
 #
 # `point_into(full, parameters)` makes the parameters of a layer views of one flat tensor:
 
@@ -501,7 +502,9 @@ def point_into(full, parameters):
 
 
 # %% [markdown]
-# Return three things:
+# Lay the layer's parameters in one row with `flatten`, keep a clone of this rank's chunk, and let
+# the parameters lie in the row. (`resize_` takes *bytes*: elements times `element_size()`.) Return
+# three things:
 #
 # - `shard`: a parameter with this rank's chunk. It has memory of its own, so it survives when the
 #   layer's is taken away.
@@ -539,7 +542,7 @@ def shard_layer(layer):
 check(shard_layer)
 
 # %% [markdown]
-# ### Exercise 5: `zero3_step` (●●● 25 minutes)
+# ### Exercise 5: `zero3_step` (●●● 35 minutes)
 #
 # (Optional.) Now a whole step: forward and backward through a list of `units`. Each has
 #
@@ -651,7 +654,9 @@ print(f"{'one process':13} losses", " ".join(f"{loss:.3f}" for loss in one_proce
 # %% [markdown]
 # Sixteen bytes on one GPU are four on four GPUs. The traffic is 3 passes: the parameters are
 # gathered for forward and again for backward, and the gradients are reduce-scattered. No gather is
-# needed after the optimizer's step, since the next forward pass fetches the parameters anyway.
+# needed after the optimizer's step, since the next forward pass fetches the parameters anyway. (It
+# may come out as 2.99: the last unit stays gathered between its forward and its backward, so it is
+# gathered only once.)
 #
 # (`course_lib.techniques.zero3` does the same with hooks, for any model. That is how FSDP does it.)
 #
@@ -757,7 +762,8 @@ memory_curves(memory, "one step of rank 0: forward, backward, optimizer")
 #
 # If you compare with 2 + 2 + 12: the recorder counts what an optimizer steps, here the shard's fp32
 # copy, as parameters. So they are 2 + 4/4 = 3 under `Zero1`, and 8/4 = 2 are left for the
-# optimizer. During the optimizer's step the shard also has a gradient in fp32, 4/4 = 1 more.
+# optimizer. During the optimizer's step the shard also has a gradient in fp32, 4/4 = 1 more. Under
+# `Zero3` it is 2/4 + 4/4 = 1.5, and two whole layers in 16 bits come on top.
 #
 # **Explore.** The states by stage, against the memory of a device. "yours" is the GPT of the last
 # cell; choose it together with 4 devices, and its measured states stand below what the formula
@@ -931,10 +937,10 @@ for name, run in both.items():
 # Model and batch are small here, so of each peak some 6 bytes per parameter are activations. The
 # rest tells the methods apart.
 #
-# - **zero3**, as the solution has it, and **FSDP2** peak alike, at 4 bytes held and two layers, the
-#   one that runs and the one on its way. If you reduce a layer's gradients before you release it,
-#   yours peaks a little higher. This model has only two blocks, so two layers are nearly all of it,
-#   and *kept* takes hardly more. With 48 blocks it would be two of 48.
+# - **zero3**, as the course's solution has it, and **FSDP2** peak alike, at 4 bytes held and two
+#   layers, the one that runs and the one on its way. If you reduce a layer's gradients before you
+#   release it, yours peaks a little higher. This model has only two blocks, so two layers are
+#   nearly all of it, and *kept* takes hardly more. With 48 blocks it would be two of 48.
 # - **zero1** lays all gradients in a row before it sends them, 4 bytes more, and saves little at
 #   the peak. `DistributedDataParallel` has them twice as well, in `.grad` and in its buckets. With
 #   `gradient_as_bucket_view=True` a gradient is a view of the bucket, as in the course's `Zero1`.
@@ -1033,7 +1039,8 @@ step_times(run_ranks(time_all, 2, "zero1" in runs, observe=False, timeout=60)[0]
 #   worth cutting).
 #
 # Return the norm before clipping, and scale the gradients in place if it is above `max_norm`. Some
-# `.grad` may be `None`. One number is enough to be sent. What goes wrong in real libraries: each
+# `.grad` may be `None`, and some are float16, where the square of 256 is already infinite: square
+# in a longer dtype. One number is enough to be sent. What goes wrong in real libraries: each
 # rank clips by its own norm, so the parts of one model are scaled differently; replicated gradients
 # count N times; a rank with nothing to add leaves early, and the others wait for ever.
 

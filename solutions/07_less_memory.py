@@ -90,7 +90,7 @@ print(f"activations of 48 layers, 16 bit     {2 * 48 * per_layer / 1e9:4.0f} GB"
 # ## 2. Fewer bits: small updates
 #
 # GPUs multiply 16-bit numbers many times faster than 32-bit ones. bfloat16 has the range of fp32,
-# with 8 bits of precision instead of 24. Is that enough?
+# with 7 bits of precision stored instead of 23. Is that enough?
 #
 # **Predict.** A bfloat16 parameter is 1. A thousand times 0.001 is added. What is it then?
 
@@ -177,12 +177,13 @@ half = tiny_gpt(seed=0).bfloat16()
 some_tokens, some_targets = next(batches(1, 16))
 take_step = yours_or(master_weights, by_the_course)(half, make_adam)
 half.loss(some_tokens, some_targets).backward()
+gradients = [p.grad for p in half.parameters()]  # as backward has made them
 take_step()
 masters = [p for group in made[0].param_groups for p in group["params"]]
 averages = [t for state in made[0].state.values() for t in state.values() if t.dim()]
 counted = {
     "parameters": half.parameters(),
-    "gradients": [p.grad for p in half.parameters()],
+    "gradients": gradients,
     "optimizer": [*masters, *averages],
 }
 for name, tensors in counted.items():
@@ -249,10 +250,11 @@ print("your guess for fp16 as it is:", guessed(guess_lost))
 fp16_range({"as it is": exact.tolist(), "times 2^24": (exact * 2.0**24).tolist()})
 
 # %% [markdown]
-# **Explain.** By their own size, a quarter of the entries would be zero. It is nearly all of them,
-# since backward is a chain. The gradient of a *weight* is a sum over all rows; that of an
-# *activation* is not, and is smaller. Behind the head of this GPT it has become zero, and from
-# there on backward has nothing to pass on. What is left is the head.
+# **Explain.** By their own size, a quarter of the entries would be zero (the part of the picture
+# that lies left of fp16's range). It is nearly all of them, since backward is a chain. The gradient
+# of a *weight* is a sum over all rows; that of an *activation* is not, and is smaller. Behind the
+# head of this GPT it has become zero, and from there on backward has nothing to pass on. What is
+# left is the head.
 #
 # bfloat16 has the exponents of fp32, so the hill in the picture lies inside its range wherever it
 # is. fp16 has room for the hill too, but not at that place. So move it. A loss that is $2^{24}$
@@ -343,9 +345,9 @@ guess_bus = 4
 # `master_weights` once more, with a bus in the middle. `to_host(t)` and `to_device(t)` copy a
 # tensor over it, in the dtype that it has. (On a GPU they would be `t.to("cpu")` and
 # `t.to("cuda")`; here both ends are your laptop, and the check counts the bytes.) Gradients go
-# down, parameters come up, each in as few bytes as possible. A gradient that has left the device is
-# freed there. On the host use only what `to_host` returned, from the first copy of the parameters
-# on, and on the device only what `to_device` returned.
+# down, parameters come up, each in as few bytes as possible, and so does the first copy of the
+# parameters. A gradient that has left the device is freed there. What the host computes with has
+# come through `to_host`, and what the device gets back has come through `to_device`.
 
 
 # %% exercise="offload"
@@ -578,8 +580,8 @@ for name, gigabytes, sent, costs in rows:
 print(f"{'activation checkpointing':24} {'as before':>18}      2   a third more operations")
 
 # %% [markdown]
-# Read from top to bottom, this is also an order in which to try them. ZeRO-1 and ZeRO-2 send no
-# more than data parallelism. Checkpointing is independent of the rest: use it when activations are
+# The table begins with what costs least. ZeRO-1 and ZeRO-2 send no more than data parallelism.
+# Checkpointing is independent of the rest: use it when activations are
 # what fills the device, and recompute only the attention if that is enough. ZeRO-3 sends half as
 # much again. That costs nothing as long as it hides behind the computation. So all depends on one
 # ratio: how long a rank computes in a step, against how long an all-reduce of the gradients takes
@@ -700,8 +702,10 @@ for per_step in (1_000, 4_000, 5_000, 16_000, 64_000):
 #
 # Time to choose. Six jobs: what the states need without ZeRO, what one device's activations need if
 # all are kept, and how long a device computes in a step, against one pass of the model through its
-# network. (Activations are counted as in Korthikanti et al. 2022: 34 bytes per token and unit of
-# width in a layer, and the attention matrices besides. Cards have 24 GB, A100s 80 or 40.)
+# network. A host updates the parameters of all devices that it has, so look at how long it takes
+# for that. (Activations are counted as in Korthikanti et al. 2022: 34 bytes per token and unit of
+# width in a layer, with dropout masks, and the attention matrices besides. Section 1's count, 12
+# numbers or 24 bytes, is rougher. Cards have 24 GB, A100s 80 or 40.)
 
 # %%
 from course_lib.simulate import memory_jobs
@@ -712,6 +716,9 @@ for number, (name, job) in enumerate(memory_jobs.JOBS.items(), 1):
     print(f"{number}  {name:29} {job.memory / 1e9:2.0f} GB; ", end="")
     print("states {:3.0f}, activations {:3.0f}; ".format(*(n / 1e9 for n in needed)), end="")
     print("computing {:.2f} s, one pass {:.2f} s".format(*took))
+    left = [job.layers * job.activations[way] / 1e9 for way in ("selective", "full")]
+    print("   activations left: selective {:.0f} GB, full {:.0f} GB;".format(*left), end=" ")
+    print(f"offloaded, the hosts update in {job.layers * job.on_host:.2f} s")
 
 # %% [markdown]
 # **Predict.** For which of the six (1 to 6) is it best to offload? For which to recompute
@@ -725,7 +732,7 @@ guess_nothing = [3]
 ### END SOLUTION
 
 # %% [markdown]
-# ### Exercise 4: `choose_savings` (●● 15 minutes)
+# ### Exercise 4: `choose_savings` (●● 25 minutes)
 #
 # `job` is a dict: `devices`, `layers`, the `parameters` of one layer, the `memory` of a device in
 # bytes, and `activations`, a dict: the bytes that one layer keeps of a device's own sequences, if
@@ -741,8 +748,9 @@ guess_nothing = [3]
 # - the states of all layers: 2 + 2 + 12 bytes per parameter, of which stage 1 divides the 12 by the
 #   number of devices, stage 2 the gradients too, stage 3 all three. With `offload` only the
 #   parameters are on the device;
-# - at stages 2 and 3 the gradients of two layers, whole: of the one in backward and the one on its
-#   way. At stage 3 also the parameters of two layers. Both have 2 bytes per parameter;
+# - at stages 2 and 3 the gradients of two layers, whole, on top of the states: of the one in
+#   backward and the one on its way (to other devices or to the host; count both on a single device,
+#   too). At stage 3 also the parameters of two layers. Both have 2 bytes per parameter;
 # - the activations: all layers but one keep what `recompute` leaves. The one whose backward runs
 #   has all of them back, as with `"none"`.
 

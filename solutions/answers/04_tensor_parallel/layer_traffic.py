@@ -44,7 +44,7 @@ def of_a_part(b, s, h, t, element_size):
     return 8 * b * s * h * (t - 1) / t**2 * element_size
 
 
-@right
+@wrong(says="this is rounded to whole bytes")
 def in_whole_numbers(b, s, h, t, element_size):
     return 8 * b * s * h * element_size * (t - 1) // t
 
@@ -61,6 +61,16 @@ def one_by_one(b, s, h, t, element_size):
 @wrong(says="`//` rounds down, and t need not divide h")
 def parts_of_the_width(b, s, h, t, element_size):
     return 8 * (t - 1) * b * s * (h // t) * element_size
+
+
+@wrong(says="t need not divide b s h")
+def parts_of_the_whole(b, s, h, t, element_size):
+    return 8 * (t - 1) * (b * s * h // t) * element_size
+
+
+@wrong(says="this is rounded to whole bytes")
+def as_an_int(b, s, h, t, element_size):
+    return int(8 * (t - 1) / t * b * s * h * element_size)
 
 
 @wrong(says="and a ring sends 2(t-1)/t of a tensor, not (t-1)/t")

@@ -19,8 +19,7 @@ def run_schedule(row, module, inputs, targets, loss):
         if kind == "F":
             x = xs[i] if me == 0 else torch.zeros_like(xs[i])
             if me > 0:
-                works.append(dist.irecv(x, me - 1))
-                works[-1].wait()
+                dist.irecv(x, me - 1).wait()
                 x.requires_grad_(True)
             activations[i], outputs[i] = x, module(x)
             if me < last:
@@ -35,8 +34,9 @@ def run_schedule(row, module, inputs, targets, loss):
             else:
                 gradient = torch.tensor(1 / m)
             torch.autograd.backward(outputs.pop(i), gradient)
+            x = activations.pop(i)
             if me > 0:
-                works.append(dist.isend(activations[i].grad, me - 1))
+                works.append(dist.isend(x.grad, me - 1))
     for work in works:
         if not work.is_completed():
             work.wait()
@@ -246,6 +246,7 @@ def with_copies_and_irecv(row, module, inputs, targets, loss):
             mine["y"].backward(gradient)
             if rank:
                 works.append(dist.isend(mine["x"].grad, rank - 1))
+            del kept[op.microbatch], mine
     for work in works:
         work.wait()
     return torch.stack(losses).mean() if losses else None
@@ -290,6 +291,16 @@ def targets_as_they_come(row, module, inputs, targets, loss):
 @wrong(says="more is kept than the row has in flight")
 def graphs_that_are_kept(row, module, inputs, targets, loss):
     return execute(row, module, inputs, targets, loss, retain=True, take=lambda kept, i: kept[i])
+
+
+@wrong(says="inputs stay in memory after their backward")
+def inputs_that_are_kept(row, module, inputs, targets, loss):
+    return execute(row, module, inputs, targets, loss, take=lambda kept, i: kept[i])
+
+
+@wrong(says="call requires_grad_() on it")
+def no_gradient_for_what_arrives(row, module, inputs, targets, loss):
+    return execute(row, lambda x: module(x.detach()), inputs, targets, loss)
 
 
 @wrong(says="Only rank 0 has the inputs and only the last rank the targets")

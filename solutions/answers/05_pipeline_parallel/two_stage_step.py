@@ -197,6 +197,11 @@ def with_a_hook_that_sends(module, inputs, targets, loss):
     return value.detach().clone()
 
 
+@wrong(says="call requires_grad_() on it")
+def what_arrives_asks_for_no_gradient(module, inputs, targets, loss):
+    return two_stages(lambda x: module(x.detach()), inputs, targets, loss)
+
+
 @wrong(says="this is that of the mean squared error")
 def always_the_squared_error(module, inputs, targets, loss):
     return two_stages(module, inputs, targets, torch.nn.functional.mse_loss)

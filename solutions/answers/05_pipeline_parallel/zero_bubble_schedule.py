@@ -41,6 +41,21 @@ def zero_bubble_rows(p, m, put_off=lambda s, p: s):
     return rows
 
 
+@right
+def by_the_count_of_waiting_alone(p, m):
+    rows = []
+    for s, plain in enumerate(one_f_one_b_rows(p, m)):
+        row, waiting = [], deque()
+        for kind, _, i in plain:
+            row.append(("I" if kind == "B" else "F", s, i))
+            if kind == "B":
+                waiting.append(("W", s, i))
+                if len(waiting) > s:
+                    row.append(waiting.popleft())
+        rows.append([*row, *waiting])
+    return rows
+
+
 @wrong(says="there is a B in your table")
 def not_split(p, m):
     return one_f_one_b_rows(p, m)
@@ -56,6 +71,11 @@ def w_right_behind_i(p, m):
         ]
         for row in one_f_one_b_rows(p, m)
     ]
+
+
+@wrong(says="runs its W's too early")
+def the_new_w_not_counted(p, m):
+    return zero_bubble_rows(p, m, put_off=lambda s, p: s - 1)
 
 
 @wrong(says="holds more than it has to")

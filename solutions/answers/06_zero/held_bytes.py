@@ -41,6 +41,12 @@ def addresses_of_tensors(tensors):
     return sum(found.values())
 
 
+@wrong(says="a view keeps all of the tensor that it looks into")
+def the_size_of_a_view_by_storage(tensors):
+    given = [t for t in tensors if t is not None]
+    return sum({t.untyped_storage().data_ptr(): t.nbytes for t in given}.values())
+
+
 @wrong(says="memory that several tensors share is counted more than once")
 def tensors_told_apart_by_id(tensors):
     return sum({id(t): t.untyped_storage().nbytes() for t in tensors if t is not None}.values())

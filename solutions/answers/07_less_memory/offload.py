@@ -128,6 +128,18 @@ def masters_on_the_device(model, make_optimizer, to_host, to_device):
     return step
 
 
+@wrong(says="begin with more bytes over the bus than needed")
+def masters_that_cross_in_fp32(model, make_optimizer, to_host, to_device):
+    def down(p):
+        p.grad, gradient = None, to_host(p.grad)
+        return gradient.float()
+
+    def up(copy):
+        return to_device(copy.bfloat16())
+
+    return masters(model, make_optimizer, down, up, begin=lambda p: to_host(p.float()))
+
+
 @wrong(says="steps with the device's own gradients")
 def gradients_copied_and_not_used(model, make_optimizer, to_host, to_device):
     own = [p for p in model.parameters() if p.requires_grad]

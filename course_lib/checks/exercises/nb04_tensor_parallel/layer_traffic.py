@@ -21,6 +21,7 @@ _HALF = (
 
 def _cases(rng: random.Random) -> list[Case]:
     sizes = [(2, 6, 12, 3, 4), (1, 2048, 12288, 8, 2), (4, 10, 8, 1, 4), (3, 4, 10, 4, 2)]
+    sizes += [(1, 2, 5, 7, 4)]  # t does not even divide b s h
     sizes += [  # t divides b s h, and in the last two not h
         (b * rng.randint(1, 16), 128 * rng.randint(1, 32), h * rng.randint(1, 16), t, e)
         for b, h, t, e in ((1, 128, 2, 4), (5, 64, 5, 2), (7, 64, 7, 8))
@@ -47,6 +48,12 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         (want * 2, "this is twice as much: 2(t-1)/t of a tensor is all that a ring sends for it"),
         (want / 8, "this is (t-1)/t of one tensor: a ring sends it twice, in each of four"),
         (8 * b * s * (h // t) * (t - 1) * e, "`//` rounds down, and t need not divide h"),
+        (
+            8 * (b * s * h // t) * (t - 1) * e,
+            "`//` and int() round down, and t need not divide b s h: divide with `/`",
+        ),
+        (int(want), "this is rounded to whole bytes: leave the fraction, as `/` gives it"),
+        (round(want), "this is rounded to whole bytes: leave the fraction, as `/` gives it"),
         (want / 4, "this is one all-reduce: a layer has two forward and two backward"),
         (
             4 * b * s * h * e,
@@ -81,7 +88,7 @@ EXERCISE = Exercise(
     ),
     passed="8bsh(t-1)/t elements per layer, however many weights the layer has",
     contract=Contract(
-        takes="whole numbers; the result is a number, even where t does not divide h",
+        takes="whole numbers; the result is a number, not rounded where t does not divide b s h",
         allowed=frozenset(),
     ),
 )

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from course_lib.checks import compare, reference
-from course_lib.checks.exercise import Case, Finding
+from course_lib.checks.exercise import Case, Clue, Finding
 from course_lib.checks.marks import label_of, moment
 
 _SLACK = 1e-4  # of the largest gradient of a parameter: float32 through a few layers
@@ -26,6 +27,7 @@ class Watched(nn.Module):
 
     passes: "F0", "B0", in order, by the number of the forward. given: what it was called with.
     most: of how many forwards it held tensors for backward at once.
+    waiting: how many inputs of forwards were alive at once, as a forward began.
     """
 
     def __init__(self, width: int, frozen: bool = False) -> None:
@@ -35,11 +37,16 @@ class Watched(nn.Module):
         self.passes: list[str] = []
         self.given: list[torch.Tensor] = []
         self.most = 0
+        self.waiting = 0
         self._held: Counter[int] = Counter()
+        self._inputs: list[StorageWeakRef] = []
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         number = len(self.given)
         self.given.append(x.detach().clone())
+        self._inputs.append(StorageWeakRef(x.untyped_storage()))
+        self._inputs = [each for each in self._inputs if not each.expired()]
+        self.waiting = max(self.waiting, len(self._inputs))
         self._runs(f"F{number}")
         keep = partial(_Saved, self._held, number)
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved.tensor):
@@ -149,6 +156,12 @@ def other_losses(case: Case) -> dict[str, Gradients]:
     }
     return {name: one_process(case, loss)[1] for name, loss in mistakes.items()}
 
+
+NO_GRADIENT = Clue(
+    "what has arrived must require a gradient before the module runs, or its .grad stays None: "
+    "call requires_grad_() on it, behind recv",
+    "NoneType",
+)
 
 NAN = (
     "it is not a number. Only rank 0 has the inputs and only the last rank the targets; elsewhere "

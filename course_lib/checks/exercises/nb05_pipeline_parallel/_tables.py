@@ -137,17 +137,20 @@ def run_table(table: Table, microbatches: int, weight: float | None = None) -> T
     return timeline
 
 
+def read_own(case: Case, observation: Observation) -> Table | Finding:
+    """The learner's own table, well formed; whether it can run is another question."""
+    seen = observation.values[0]
+    return borrowed(seen["borrowed"]) or read_table(seen["table"], case.data["size"][0])
+
+
 def read_and_run(
     case: Case, observation: Observation, weight: float | None = None
 ) -> tuple[Table, Timeline] | Finding:
     """What every table is expected first: the learner's own, well formed, and able to run."""
-    seen = observation.values[0]
-    if finding := borrowed(seen["borrowed"]):
-        return finding
-    p, m, *_ = case.data["size"]
-    table = read_table(seen["table"], p)
+    table = read_own(case, observation)
     if isinstance(table, Finding):
         return table
+    m = case.data["size"][1]
     timeline = run_table(table, m, weight)
     return timeline if isinstance(timeline, Finding) else (table, timeline)
 

@@ -14,8 +14,10 @@ from ._clever_tables import too_much
 from ._tables import (
     BACKWARD,
     FORWARD,
+    Table,
     build_table,
-    read_and_run,
+    read_own,
+    run_table,
     shown,
     table_cases,
 )
@@ -28,21 +30,15 @@ def _interleaved_cases(rng: random.Random) -> list[Case]:
 
 
 def _judge_interleaved(case: Case, observation: Observation) -> Finding | None:
-    ran = read_and_run(case, observation)
-    if isinstance(ran, Finding):
-        return ran
-    table, timeline = ran
+    table = read_own(case, observation)
+    if isinstance(table, Finding):
+        return table
     p, m, v = case.data["size"]
-    for rank, row in enumerate(table):
-        wanted, got = list(range(rank, p * v, p)), sorted({op.stage for op in row})
-        if got != wanted:
-            likely = f"rank {rank} holds other stages than those with stage % p == {rank}"
-            if got == list(range(rank * v, rank * v + v)):
-                likely = (
-                    "neighbouring stages are on one rank: that is a plain pipeline of larger "
-                    "stages. Deal them out in turn, so that every rank gets one early on"
-                )
-            return Finding(likely, rank, expected=f"stages {wanted}", got=f"stages {got}")
+    if finding := _other_stages(table, p, v):  # where stages lie says more than who waits for whom
+        return finding
+    timeline = run_table(table, m)
+    if isinstance(timeline, Finding):
+        return timeline
     best = (m * v + p - 1) * (FORWARD + BACKWARD)
     if timeline.makespan > best:
         return Finding(
@@ -54,6 +50,20 @@ def _judge_interleaved(case: Case, observation: Observation) -> Finding | None:
     most = [min(m * v, (v - 1) * p + 2 * (p - r - 1) + 1) for r in range(p)]
     held = list(timeline.peak_held_by_rank())
     return too_much(most, held, "min(m v, (v-1) p + 2 (p-r-1) + 1)", table)
+
+
+def _other_stages(table: Table, p: int, v: int) -> Finding | None:
+    for rank, row in enumerate(table):
+        wanted, got = list(range(rank, p * v, p)), sorted({op.stage for op in row})
+        if got != wanted:
+            likely = f"rank {rank} holds other stages than those with stage % p == {rank}"
+            if got == list(range(rank * v, rank * v + v)):
+                likely = (
+                    "neighbouring stages are on one rank: that is a plain pipeline of larger "
+                    "stages. Deal them out in turn, so that every rank gets one early on"
+                )
+            return Finding(likely, rank, expected=f"stages {wanted}", got=f"stages {got}")
+    return None
 
 
 EXERCISE = Exercise(

@@ -26,6 +26,7 @@ from course_lib.text import counted
 from ._networks import (
     FROZEN,
     NAN,
+    NO_GRADIENT,
     Gradients,
     loss_of,
     moved,
@@ -52,7 +53,7 @@ Row = list[tuple[str, int, int]]
 
 def _cases(rng: random.Random) -> list[Case]:
     return [
-        _case(rng, "GPipe, 2 stages, 3 microbatches", _gpipe(2, 3)),
+        _case(rng, "GPipe, 2 stages, 3 microbatches", _gpipe(2, 3), clue=NO_GRADIENT),
         _case(rng, "1F1B, 3 stages, 4 microbatches", _one_f_one_b(3, 4), clue=_WAITING),
         _case(rng, "GPipe, 3 stages, 2 microbatches", _gpipe(3, 2)),
         _case(
@@ -122,6 +123,7 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         "passes": module.passes,
         "moved": moved(case, rank, module),
         "held": module.most,
+        "waiting": module.waiting if rank else 0,  # rank 0 has its inputs anyway
         "read": _microbatches(module.given, x.chunk(data["m"])) if rank == 0 else [],
     }
 
@@ -227,6 +229,15 @@ def _in_flight(case: Case, observation: Observation) -> Finding | None:
                 rank,
                 expected=f"the activations of {counted(most, 'microbatch')} at most",
                 got=f"of {seen['held']}",
+            )
+        if seen["waiting"] > most + 1:  # a name may still stand for the last one
+            return Finding(
+                "the numbers are right, but inputs stay in memory after their backward: take them "
+                "out of what you keep, such as kept.pop(i), and send output.detach(), since a "
+                "tensor with a graph keeps all that is behind it",
+                rank,
+                expected=f"the inputs of {counted(most + 1, 'microbatch')} at most",
+                got=f"of {seen['waiting']}",
             )
     return None
 

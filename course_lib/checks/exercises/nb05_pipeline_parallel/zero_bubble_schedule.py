@@ -54,6 +54,11 @@ def _judge_zero_bubble(case: Case, observation: Observation) -> Finding | None:
                 ": all W's are left to the end. In the cool-down a stage waits for gradients, and "
                 "a W fits between two I's there"
             )
+        elif early := [s for s, row in enumerate(table) if _put_off(row) < min(s + 1, m)]:
+            likely += (
+                f": rank {early[0]} runs its W's too early, before its I's have gone ahead. It "
+                f"runs one if more than {early[0]} wait, that of the I it has just run included"
+            )
         return Finding(
             likely,
             expected=f"{best} steps, with F = I = W = 1",
@@ -75,6 +80,12 @@ def _follows(row: Sequence) -> bool:
     return all(b.kind == "W" and b[1:] == a[1:] for a, b in pairs if a.kind == "I")
 
 
+def _put_off(row: Sequence) -> int:
+    """The most W's that wait at once."""
+    waiting = itertools.accumulate((op.kind == "I") - (op.kind == "W") for op in row)
+    return max(waiting, default=0)
+
+
 EXERCISE = Exercise(
     module=__name__,
     signature="(p, m)",
@@ -87,14 +98,12 @@ EXERCISE = Exercise(
         Where does 1F1B stand idle, and how many W's has stage s put off by then?
         """,
         """
-        In the steady state stage s puts off s of its W's: after an I it runs a W only once more
-        than s are waiting. In the cool-down, when no forwards are left, a W follows each I. What
-        remains is done at the end.
+        Stage s puts off s of its W's: after an I it runs a W only once more than s are waiting,
+        that of this I included. What remains is done at the end.
         """,
         """
-        Keep two counters, i for I and w for W. After the I of microbatch i: if there was no
-        forward left before it, or i + 1 - w > s, run W of microbatch w and count. After the last
-        I run W for w ... m-1.
+        Keep two counters, i for I and w for W. After the I of microbatch i: if i + 1 - w > s, run
+        W of microbatch w and count. After the last I run W for w ... m-1.
         """,
     ),
     passed="a third of 1F1B's bubble, with no more than p microbatches held",

@@ -34,7 +34,7 @@ def _tensors(kind: str, size: int) -> list[torch.Tensor | None]:
         layer = nn.Linear(size, size, bias=False)
         return [layer.weight, torch.zeros(size), layer.weight]
     if kind == "views":
-        return list(torch.zeros(4 * size).chunk(4))
+        return list(torch.zeros(3 * size).chunk(3))  # elements are not the bytes of a part
     if kind == "shard":
         return [torch.zeros(4 * size).chunk(4)[1]]
     if kind == "data":
@@ -52,7 +52,7 @@ _KINDS = {
     "none": "a gradient, between two that are None",
     "once": "a generator of tensors, which can be gone through once",
     "tied": "a weight that is listed twice",
-    "views": "the four quarters of one tensor",
+    "views": "the three thirds of one tensor",
     "shard": "one quarter of a tensor, a view of it",
     "data": "a parameter, its .data and a view of it",
     "freed": "a tensor whose storage was resized to 0, and one of 3 elements",
@@ -91,10 +91,10 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         return None
     given = [t for t in tensors if t is not None]
     kind = case.data["kind"]
-    if kind == "shard" and got == given[0].nbytes:
+    if kind in ("shard", "views") and got == given[0].nbytes:
         likely = (
-            "a view keeps all of the tensor that it looks into: as long as this quarter lives, the "
-            "other three are not freed. Count storages, t.untyped_storage().nbytes()"
+            "a view keeps all of the tensor that it looks into: as long as one part lives, the "
+            "others are not freed. Count storages, t.untyped_storage().nbytes()"
         )
     elif kind == "freed" and got == sum(t.nbytes for t in given):
         likely = "this counts elements by the shape; the memory behind them has been given back"

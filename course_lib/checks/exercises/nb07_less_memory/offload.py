@@ -121,7 +121,15 @@ def _bus(case: Case, seen: dict[str, Any]) -> Finding | None:
         return Finding(
             "the parameters are right, but the fp32 copies begin without to_host: they, and the "
             "optimizer's state with them, would lie on the device",
-            expected=f"at least {want} bytes to the host before the first step",
+            expected=f"{want} bytes to the host before the first step",
+            got=f"{seen['began']} bytes",
+        )
+    if seen["began"] > want:
+        return Finding(
+            "the parameters are right, but the fp32 copies begin with more bytes over the bus than "
+            "needed: copy what learns once, in bfloat16, and convert on the host, "
+            "to_host(p.detach()).float()",
+            expected=f"{want} bytes to the host before the first step",
             got=f"{seen['began']} bytes",
         )
     return None
@@ -151,9 +159,10 @@ EXERCISE = Exercise(
     contract=Contract(
         changes=("model",),
         takes="a bfloat16 model, with frozen and shared parameters",
-        holds="the parameters cross the bus once at the start, and in a step 2 bytes each way "
-        "per parameter that learns; each side uses only what was copied there; between steps there "
-        "are, beside the model, an fp32 copy of what learns and the optimizer's state",
+        holds="the parameters that learn cross the bus once at the start, 2 bytes each, and in a "
+        "step 2 bytes each way for each of them; each side uses only what was copied there; "
+        "between steps there are, beside the model, an fp32 copy of what learns and the "
+        "optimizer's state",
         held=lambda case, rank: held(case, gradients=False),
         allowed=frozenset(),
     ),
