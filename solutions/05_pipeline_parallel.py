@@ -29,8 +29,9 @@
 # **You need** `send`, `recv` and `isend` from [lesson 00](00_ranks.ipynb). **It takes** 90 minutes
 # to the end of section 7, without exercises 4 and 7. All else is optional, a second sitting: 10
 # minutes for each of these two, 20 for section 8, 25 for the decision in section 9, 25 for the
-# assignment; sections 10 to 13 are there to run and read. The machine needs a minute. Each exercise says how
-# hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how long it takes.
+# assignment; sections 10 to 13 are there to run and read. The machine needs a minute. Each exercise
+# says how hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how long it
+# takes.
 
 # %%
 import time
@@ -277,8 +278,8 @@ validate(broken)
 #
 # ### Exercise 4: `peak_in_flight` (●● 10 minutes)
 #
-# (Optional.) How many are in flight at the worst moment of a row? A rank may have several stages; each holds
-# its own activations, so count them all.
+# (Optional.) How many are in flight at the worst moment of a row? A rank may have several stages;
+# each holds its own activations, so count them all.
 #
 # One thing to be ready for: a backward can be computed in two halves. **I** makes the gradient of
 # the stage's *input*, for which the stage before waits. **W** makes the gradient of its *weights*,

@@ -654,9 +654,9 @@ print(f"{'one process':13} losses", " ".join(f"{loss:.3f}" for loss in one_proce
 # %% [markdown]
 # Sixteen bytes on one GPU are four on four GPUs. The traffic is 3 passes: the parameters are
 # gathered for forward and again for backward, and the gradients are reduce-scattered. No gather is
-# needed after the optimizer's step, since the next forward pass fetches the parameters anyway. (It
-# may come out as 2.99: the last unit stays gathered between its forward and its backward, so it is
-# gathered only once.)
+# needed after the optimizer's step, since the next forward pass fetches the parameters anyway. (If
+# slightly less is printed for yours: the last unit stays gathered between its forward and its
+# backward, so it is gathered only once.)
 #
 # (`course_lib.techniques.zero3` does the same with hooks, for any model. That is how FSDP does it.)
 #

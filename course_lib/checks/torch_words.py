@@ -23,6 +23,12 @@ _CAUSES = (
         "a detach(), a torch.no_grad(), a collective?",
     ),
     (
+        ("but got <class 'NoneType'> instead",),
+        "there is no tensor to send or to receive into, but None. If it is a .grad: only what "
+        "requires a gradient before the module runs gets one, so call requires_grad_() on what has "
+        "arrived",
+    ),
+    (
         ("Trying to backward through the graph a second time",),
         "two backward passes went through the same part of a graph, and the first one freed it: "
         "cut the graph between them with detach()",

@@ -298,7 +298,7 @@ def inputs_that_are_kept(row, module, inputs, targets, loss):
     return execute(row, module, inputs, targets, loss, take=lambda kept, i: kept[i])
 
 
-@wrong(says="call requires_grad_() on it")
+@wrong(says="call requires_grad_() on what has arrived")
 def no_gradient_for_what_arrives(row, module, inputs, targets, loss):
     return execute(row, lambda x: module(x.detach()), inputs, targets, loss)
 

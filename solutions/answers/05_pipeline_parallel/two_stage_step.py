@@ -197,7 +197,7 @@ def with_a_hook_that_sends(module, inputs, targets, loss):
     return value.detach().clone()
 
 
-@wrong(says="call requires_grad_() on it")
+@wrong(says="call requires_grad_() on what has arrived")
 def what_arrives_asks_for_no_gradient(module, inputs, targets, loss):
     return two_stages(lambda x: module(x.detach()), inputs, targets, loss)
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from course_lib.checks import compare, reference
-from course_lib.checks.exercise import Case, Clue, Finding
+from course_lib.checks.exercise import Case, Finding
 from course_lib.checks.marks import label_of, moment
 
 _SLACK = 1e-4  # of the largest gradient of a parameter: float32 through a few layers
@@ -156,12 +156,6 @@ def other_losses(case: Case) -> dict[str, Gradients]:
     }
     return {name: one_process(case, loss)[1] for name, loss in mistakes.items()}
 
-
-NO_GRADIENT = Clue(
-    "what has arrived must require a gradient before the module runs, or its .grad stays None: "
-    "call requires_grad_() on it, behind recv",
-    "NoneType",
-)
 
 NAN = (
     "it is not a number. Only rank 0 has the inputs and only the last rank the targets; elsewhere "

@@ -34,11 +34,12 @@ def _judge_interleaved(case: Case, observation: Observation) -> Finding | None:
     if isinstance(table, Finding):
         return table
     p, m, v = case.data["size"]
-    if finding := _other_stages(table, p, v):  # where stages lie says more than who waits for whom
-        return finding
     timeline = run_table(table, m)
     if isinstance(timeline, Finding):
-        return timeline
+        # Where the stages lie says more than who waits for whom.
+        return (_other_stages(table, p, v) if _neighbours(table, v) else None) or timeline
+    if finding := _other_stages(table, p, v):
+        return finding
     best = (m * v + p - 1) * (FORWARD + BACKWARD)
     if timeline.makespan > best:
         return Finding(
@@ -52,12 +53,21 @@ def _judge_interleaved(case: Case, observation: Observation) -> Finding | None:
     return too_much(most, held, "min(m v, (v-1) p + 2 (p-r-1) + 1)", table)
 
 
+def _stages(table: Table) -> list[list[int]]:
+    return [sorted({op.stage for op in row}) for row in table]
+
+
+def _neighbours(table: Table, v: int) -> bool:
+    """Whether rank r holds the stages r v to r v + v - 1."""
+    return _stages(table) == [list(range(r * v, r * v + v)) for r in range(len(table))]
+
+
 def _other_stages(table: Table, p: int, v: int) -> Finding | None:
-    for rank, row in enumerate(table):
-        wanted, got = list(range(rank, p * v, p)), sorted({op.stage for op in row})
+    for rank, got in enumerate(_stages(table)):
+        wanted = list(range(rank, p * v, p))
         if got != wanted:
             likely = f"rank {rank} holds other stages than those with stage % p == {rank}"
-            if got == list(range(rank * v, rank * v + v)):
+            if _neighbours(table, v):
                 likely = (
                     "neighbouring stages are on one rank: that is a plain pipeline of larger "
                     "stages. Deal them out in turn, so that every rank gets one early on"

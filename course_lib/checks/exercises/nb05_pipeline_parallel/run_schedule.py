@@ -26,7 +26,6 @@ from course_lib.text import counted
 from ._networks import (
     FROZEN,
     NAN,
-    NO_GRADIENT,
     Gradients,
     loss_of,
     moved,
@@ -53,7 +52,7 @@ Row = list[tuple[str, int, int]]
 
 def _cases(rng: random.Random) -> list[Case]:
     return [
-        _case(rng, "GPipe, 2 stages, 3 microbatches", _gpipe(2, 3), clue=NO_GRADIENT),
+        _case(rng, "GPipe, 2 stages, 3 microbatches", _gpipe(2, 3)),
         _case(rng, "1F1B, 3 stages, 4 microbatches", _one_f_one_b(3, 4), clue=_WAITING),
         _case(rng, "GPipe, 3 stages, 2 microbatches", _gpipe(3, 2)),
         _case(

@@ -24,7 +24,6 @@ from course_lib.checks.shares import by_rank, only
 from ._networks import (
     FROZEN,
     NAN,
-    NO_GRADIENT,
     loss_of,
     moved,
     network_data,
@@ -40,7 +39,7 @@ _LOSS = 1e-4
 
 def _cases(rng: random.Random) -> list[Case]:
     return [
-        Case(2, "2 samples through 2 ranks", network_data(rng, 2, 2), NO_GRADIENT),
+        Case(2, "2 samples through 2 ranks", network_data(rng, 2, 2)),
         Case(
             2,
             "5 sequences in float64 through 2 ranks",
