@@ -29,6 +29,11 @@ _CAUSES = (
         "arrived",
     ),
     (
+        ("attempting to assign a gradient with dtype",),
+        "a gradient has the dtype of its tensor. A copy that is to take fp32 gradients has to be "
+        "fp32 itself: p.detach().float()",
+    ),
+    (
         ("Trying to backward through the graph a second time",),
         "two backward passes went through the same part of a graph, and the first one freed it: "
         "cut the graph between them with detach()",

@@ -41,6 +41,15 @@ def clip_across_shards_by_torch(shards, replicated, max_norm):
     return square.sqrt()
 
 
+@wrong(says="may be more than float16 holds")
+def squares_in_the_dtype_of_the_gradients(shards, replicated, max_norm):
+    def square(parts, copies):
+        dist.all_reduce(parts)
+        return parts + copies
+
+    return clip(shards, replicated, max_norm, square)
+
+
 def clip(shards, replicated, max_norm, square, factor=lambda norm, most: min(1.0, most / norm)):
     """square(parts, copies): the square of the norm, from the sums of squares of this rank."""
     parts = torch.zeros(1, dtype=torch.float64)

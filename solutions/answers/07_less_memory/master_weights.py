@@ -139,6 +139,20 @@ def gradients_in_a_list(model, make_optimizer):
     return masters(model, make_optimizer, down=down)
 
 
+@wrong(says="A copy that is to take fp32 gradients has to be fp32 itself")
+def copies_in_bfloat16(model, make_optimizer):
+    own = learning(model)
+    copies = [nn.Parameter(p.detach().clone()) for p in own]
+    optimizer = make_optimizer(copies)
+
+    def step():
+        for p, copy in zip(own, copies, strict=True):
+            copy.grad = p.grad.float()
+        optimizer.step()
+
+    return step
+
+
 @wrong(says="had no gradient in any step")
 def gradients_not_taken_over(model, make_optimizer):
     return masters(model, make_optimizer, down=lambda p: None)

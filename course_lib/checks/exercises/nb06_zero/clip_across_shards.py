@@ -6,6 +6,7 @@ clip_across_shards(shards, replicated, max_norm) -> the norm before clipping
     max_norm / norm where norm is larger; one without gradient counts nothing.
 """
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -191,6 +192,8 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
 
 
 def _norm_cause(got: float, rank: int, by_rank: list[float], copies: float, max_norm: float) -> str:
+    if math.isinf(got):
+        return _DIGITS
     n, square = len(by_rank), got**2
     total = sum(by_rank)
     causes = [
