@@ -556,7 +556,8 @@ check(vocab_cross_entropy)
 # ## 8. A whole GPT, and PyTorch's own
 #
 # You have all the parts. The model of `course_lib.models` sorts five digits; here is its forward
-# pass from your functions. Every rank cuts its parts out of the same state dict.
+# pass from your functions. Every rank cuts its parts out of the same state dict. (You need not read
+# the cells; run them.)
 
 # %%
 from course_lib.models import batches, tiny_gpt

@@ -305,7 +305,7 @@ check(zero1)
 # **Predict.** Call it one *pass* when the whole model goes once through every rank's network card,
 # as in a reduce-scatter or an all-gather. How many passes does a step take with plain data
 # parallelism, with your `zero1`, and with a `careless` one that all-reduces the gradients and then
-# gathers?
+# gathers? (You need not read the cell that measures it; run it.)
 
 # %%
 ### BEGIN SOLUTION
@@ -935,7 +935,8 @@ for name, run in both.items():
 
 # %% [markdown]
 # Model and batch are small here, so of each peak some 6 bytes per parameter are activations. The
-# rest tells the methods apart.
+# rest tells the methods apart. (Where the peak is inside backward, not all gradients exist yet:
+# then it has fewer model states than are held when backward has ended.)
 #
 # - **zero3**, as the course's solution has it, and **FSDP2** peak alike, at 4 bytes held and two
 #   layers, the one that runs and the one on its way. If you reduce a layer's gradients before you

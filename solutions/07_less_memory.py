@@ -478,11 +478,11 @@ for length in (1, 2, 3, 4, 6, 9, 12, 18, 36):
 print("your guess:", guessed(guess_k, guess_activations))
 
 # %% [markdown]
-# **Explain.** n/k are kept, and k more come to life while a segment is run again. (Two of them are
-# counted twice in n/k + k: the output of the last layer, and that of the segment.) The sum is least
-# at $k = \sqrt n$: $2 \sqrt n$ instead of $n$. For a GPT one usually takes $k = 1$ block, since a
-# block has a dozen activations inside and a single one between. The last column is the price: no
-# layer runs more than twice.
+# **Explain.** n/k are kept, and k more come to life while a segment is run again. (In n/k + k one
+# or two of them are counted twice: the output of the last layer, and that of the segment.) The sum
+# is least at $k = \sqrt n$: $2 \sqrt n$ instead of $n$. For a GPT one usually takes $k = 1$ block,
+# since a block has a dozen activations inside and a single one between. The last column is the
+# price: no layer runs more than twice.
 #
 # **Predict.** By how many per cent do the operations of a training step grow, if every block is run
 # forward twice?

@@ -18,7 +18,8 @@ KINDS: dict[str, Callable[[int, int, int], Table]] = {
     "naive": lambda p, m, v: [[op for i in range(m) for op in _through(s, i)] for s in range(p)],
     **schedules.BY_NAME,
 }
-Own = Mapping[str, Callable[[int, int], Table]]
+MakeTable = Callable[[int, int], Table]
+Own = Mapping[str, MakeTable]
 """Tables of one's own by name: table(p, m), in which an operation may be any three values."""
 NOTHING = "nothing"
 _NO_TIME = 1e-9
@@ -112,19 +113,21 @@ def compared(tables: Mapping[str, Table], lengths: Sequence[float]) -> str:
     )
 
 
-def schedule_explorer(own: Own | None = None, **start: Any) -> Explorer:
+def schedule_explorer(own: Own | MakeTable | None = None, **start: Any) -> Explorer:
     """All of `pipeline_timeline` under sliders.
 
-    own    one's own schedules by name, such as {"my 1F1B": my_1f1b}, offered beside the others
+    own    one's own schedules by name, such as {"my 1F1B": my_1f1b}, offered beside the others; or
+           a single one without a name, which is then "yours"
     start  what is shown first: kind="my 1F1B", beside="1F1B"
     """
-    kinds = [*KINDS, *(own or {})]
+    named: Own = {"yours": own} if callable(own) else own or {}
+    kinds = [*KINDS, *named]
 
     def shown(now: Mapping[str, str]) -> set[str]:
         return {now["kind"], now["beside"]}
 
     return explore(
-        functools.partial(pipeline_timeline, own=own, **start),
+        functools.partial(pipeline_timeline, own=named, **start),
         height=350,
         kind=Control(kinds, "schedule"),
         beside=Control([NOTHING, *kinds], "beside it"),
@@ -139,7 +142,7 @@ def schedule_explorer(own: Own | None = None, **start: Any) -> Explorer:
             [0.5, 1, 1.5],
             "weight gradient of it",
             "time units",
-            when=lambda now: not shown(now).isdisjoint(["ZB-H1", *(own or {})]),
+            when=lambda now: not shown(now).isdisjoint(["ZB-H1", *named]),
         ),
         send=Control([0, 0.1, 0.25, 0.5, 1], "a message", "time units"),
     )

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.distributed.distributed_c10d import _check_single_tensor
 from torch.utils.checkpoint import checkpoint
 
 from course_lib.checks.torch_words import cause_of
@@ -64,6 +65,14 @@ def other_sizes():
     y.sum().backward()
 
 
+def gives_bfloat16_an_fp32_gradient():
+    torch.ones(2, dtype=torch.bfloat16).requires_grad_().grad = torch.ones(2)
+
+
+def sends_no_tensor():
+    _check_single_tensor(None, "tensor")  # what dist.send asks before anything else
+
+
 def waits_for_nothing():
     works = [None]  # as dist.all_reduce(tensor) returns
     works[0].wait()
@@ -76,6 +85,8 @@ def waits_for_nothing():
         (steps_under_autograd, "do it under torch.no_grad()"),
         (backward_of_a_constant, "what cuts the graph before it"),
         (backward_twice, "cut the graph between them"),
+        (gives_bfloat16_an_fp32_gradient, "has to be fp32 itself"),
+        (sends_no_tensor, "call requires_grad_() on what has arrived"),
         (backward_of_several_numbers, "output.backward(gradient)"),
         (writes_what_backward_needs, "was written to after the forward pass"),
         (memory_in_elements, "takes bytes, not elements"),

@@ -179,6 +179,12 @@ def test_ones_own_table_is_one_more_schedule_and_stands_beside_any():
     assert both.text.count("in flight on each rank") == 2
 
 
+def test_a_single_table_of_ones_own_needs_no_name():
+    move = Moved(schedule_explorer(mine))
+    named = pipeline_timeline("yours", p=2, m=3, own={"yours": mine})
+    assert move(kind="yours", p=2, m=3).text == named.text
+
+
 def test_two_schedules_are_compared_by_length_and_by_their_first_difference():
     both = pipeline_timeline("1F1B", "mine", p=2, m=3, own={"mine": mine})
     # In 1F1B rank 1 has F0 B0 F1 ..., in mine F0 F1 F2 ...
