@@ -9,6 +9,7 @@ that is about to end.
 import importlib
 import io
 import sys
+import threading
 import types
 from collections import ChainMap
 from collections.abc import Callable, Iterable
@@ -51,21 +52,25 @@ def _pickled_result(value: Any) -> bytes:
         return file.getvalue()
 
 
+_registering = threading.Lock()  # cloudpickle has one registry for all threads
+
+
 def pack_anonymously(value: Any, by_value: Iterable[types.ModuleType]) -> bytes:
     """Pickle code of the course for a process that cannot import it.
 
     by_value: the modules whose functions and classes travel by value. Their files are not named:
     on arrival nobody takes their lines for the learner's.
     """
-    registered = cloudpickle.list_registry_pickle_by_value()
-    ours = [module for module in by_value if module.__name__ not in registered]
-    for module in ours:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        return cloudpickle.dumps(value)
-    finally:  # what is packed next in this process is for one that can import them
+    with _registering:
+        registered = cloudpickle.list_registry_pickle_by_value()
+        ours = [module for module in by_value if module.__name__ not in registered]
         for module in ours:
-            cloudpickle.unregister_pickle_by_value(module)
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            return cloudpickle.dumps(value)
+        finally:  # what is packed next in this process is for one that can import them
+            for module in ours:
+                cloudpickle.unregister_pickle_by_value(module)
 
 
 def unpack(payload: bytes) -> Any:
