@@ -583,7 +583,7 @@ worker_timelines(reports, says="staleness", until=20)
 # %% [markdown]
 # ## 6. What staleness costs
 #
-# Two runs with the same workers and the same data: **sequential**, which is the synchronous server
+# Two runs with the same workers and the same data: sequential, which is the synchronous server
 # of section 2, and eventual. For the comparison to be fair, both have to go equally far. So each of
 # the eight workers sends an eighth of its gradient. The sequential server adds up eight of these
 # and takes one step; the eventual one takes a small step with each as it comes, eight in a round.

@@ -63,7 +63,7 @@ def pack_anonymously(value: Any, by_value: Iterable[types.ModuleType]) -> bytes:
     """
     with _registering:
         registered = cloudpickle.list_registry_pickle_by_value()
-        ours = [module for module in by_value if module.__name__ not in registered]
+        ours = {module for module in by_value if module.__name__ not in registered}
         for module in ours:
             cloudpickle.register_pickle_by_value(module)
         try:
