@@ -197,10 +197,7 @@ SAME: dict[str, dict[str, str]] = {
         "return value.detach() -> return value": _USED_UP,
     },
     "zero_bubble_schedule": {
-        "if forward >= m or i + 1 - weights > s: -> if forward >= m or i + "
-        "1 + weights > s:": _AS_GOOD,
-        "if forward >= m or i + 1 - weights > s: -> if forward > m or i + 1"
-        " - weights > s:": _AS_GOOD,
+        "if i + 1 - weights > s: -> if i + 1 + weights > s:": _AS_GOOD,
     },
     "clip_across_shards": {
         "square = torch.zeros((), dtype=torch.float64) -> square = torch.zeros(())": _FLOAT32,

@@ -63,6 +63,7 @@ GIVEN = {
         "48": "blocks of a larger model, supposed",
         "18": "bytes, by the documentation of Megatron-LM's distributed optimizer",
     },
+    "08_three_d_parallelism": {"400": "bytes that the contract of a norm and of a loss allow"},
     "10_experts": {"60": "steps, chosen for a question"},
 }
 

@@ -149,8 +149,7 @@ def test_an_interrupt_tells_what_a_time_out_tells(shared: Kernel, tmp_path, cell
         "    dist.barrier()\n"
         "    if dist.get_rank() == 0:\n"
         "        dist.recv(torch.ones(1), 1)\n"
-        f"    pathlib.Path({str(tmp_path)!r}, 'there').touch()\n"
-        "    time.sleep(600)\n"
+        f"    pathlib.Path({str(tmp_path)!r}, 'there').touch(); time.sleep(600)\n"
     )
     message = shared.start(cell)
     assert until((tmp_path / "there").exists)

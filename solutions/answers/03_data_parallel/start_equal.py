@@ -147,7 +147,7 @@ def memory_of_its_own(model):
         tensor.data = value
 
 
-@wrong(says="does not have the same size everywhere")
+@wrong(says="does not have the same")  # size or dtype, as it comes
 def in_the_order_of_a_set(model):
     """A set of tensors goes by their addresses, which are others in every process."""
     for tensor in {*model.parameters(), *model.buffers()}:
