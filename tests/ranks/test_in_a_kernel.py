@@ -145,11 +145,12 @@ def test_an_interrupt_tells_what_a_time_out_tells(shared: Kernel, tmp_path, cell
     shared.run(
         "import pathlib, time\n"
         "from course_lib import check\n"
+        f"there = pathlib.Path({str(tmp_path)!r}, 'there')\n"
         "def ping_pong(*args):\n"
         "    dist.barrier()\n"
         "    if dist.get_rank() == 0:\n"
         "        dist.recv(torch.ones(1), 1)\n"
-        f"    pathlib.Path({str(tmp_path)!r}, 'there').touch(); time.sleep(600)\n"
+        "    there.touch(); time.sleep(600)\n"
     )
     message = shared.start(cell)
     assert until((tmp_path / "there").exists)
