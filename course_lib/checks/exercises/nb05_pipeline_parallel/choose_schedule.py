@@ -8,20 +8,19 @@ choose_schedule(job, seconds) -> (schedule, p, m, v)
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from course_lib.checks.answers import kind_of, plain, shown
 from course_lib.checks.contract import Contract
+from course_lib.checks.decisions import Decision
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.simulate import pipeline_jobs
 from course_lib.simulate.pipeline_jobs import Job
 from course_lib.text import counted
 
-_CLOSE = 1.02
 _DRAWN = 1
-_MOST = 3  # causes that are named
 _ASKED = ("machines", "layers", "batch", "memory", "states", "activations")
 # Eight machines, and a number of layers that eight does not divide.
 _UNEVEN = pipeline_jobs.transformer_job(36, 6144, machines=8, memory=160e9, bandwidth=25e9)
@@ -37,7 +36,7 @@ def _cases(rng: random.Random) -> list[Case]:
         name, job = rng.choice(list(pipeline_jobs.JOBS.items())[:3])
         job = replace(job, memory=job.memory * rng.choice((1.25, 1.5)), batch=96)
         case = _case(f"{name}, another memory and batch", job)
-        if _fitting(case):
+        if _DECISION.fitting(case):
             cases.append(case)
     return cases
 
@@ -128,15 +127,6 @@ def _in_flight(schedule: str, p: int, m: int, v: int, wrong: str = "") -> int:
     return min(m, p)
 
 
-def _fitting(case: Case, wrong: str = "") -> list[tuple]:
-    job = case.data["job"]
-    return [way for way in case.data["seconds"] if sum(_held(job, way, wrong)) <= job["memory"]]
-
-
-def _fastest(case: Case, ways: Iterable[tuple]) -> float:
-    return min((case.data["seconds"][way] for way in ways), default=0.0)
-
-
 # ------------------------------------------------------------------------------------------------
 
 
@@ -153,60 +143,25 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     way = tuple(way)
     if way not in times:
         return Finding(_impossible(job, *way), input=case.label, got=_shown(way))
-    fitting = _fitting(case)
-    best = min(fitting, key=lambda each: times[each])
-    if way not in fitting:
-        states, activations = _held(job, way)
-        return Finding(
-            "; or ".join(_likely(case, way)[:_MOST]) or "it does not fit into a machine's memory",
-            input=case.label,
-            expected=f"{job['memory'] / 1e9:.0f} GB at most",
-            got=f"{_shown(way)}: {states / 1e9:.0f} GB of states and {activations / 1e9:.0f} GB "
-            "of activations",
-        )
-    if times[way] <= _CLOSE * times[best]:
-        return None
-    causes = [*_likely(case, way), *_narrow(case, way, best)][:_MOST]
-    return Finding(
-        "; or ".join(causes) or "it fits, and others that fit are faster",
-        input=case.label,
-        expected=f"at most 2 % over {times[best]:.2f} s, as {_shown(best)} takes",
-        got=f"{_shown(way)}: {times[way]:.2f} s",
-    )
+    return _DECISION.judge(case, way)
 
 
-def _likely(case: Case, way: tuple) -> list[str]:
-    """The mistakes with which this way would be the fastest that fits."""
-    ways = {wrong: _fitting(case, wrong) for wrong in _MISTAKES}
-    time = case.data["seconds"][way]
-    return [
-        words
-        for wrong, words in _MISTAKES.items()
-        if way in ways[wrong] and time == _fastest(case, ways[wrong])
-    ]
-
-
-def _narrow(case: Case, way: tuple, best: tuple) -> list[str]:
-    """Of which part of what fits this way is the fastest."""
+def _parts(way: tuple, best: tuple) -> list[str]:
     schedule, p, m, v = way
-    parts = [
+    return [
         f"it is the best of {schedule}, and another schedule is faster here",
         f"it is the best for p = {p}: try every p that divides the machines and the layers",
         f"it is the best for m = {m}: try every m that divides a copy's sequences",
         f"it is the best for v = {v}: try every v for which p v divides the layers",
     ]
-    found = []
-    for which, words in enumerate(parts):
-        same = [each for each in _fitting(case) if each[which] == way[which]]
-        if best[which] != way[which] and case.data["seconds"][way] == _fastest(case, same):
-            found.append(words)
-    return found
 
 
 def _shown(way: tuple) -> str:
     schedule, p, m, v = way
     return f"{schedule}, p = {p}, m = {m}, v = {v}"
 
+
+_DECISION = Decision(_held, _MISTAKES, _parts, _shown, device="machine", digits=0)
 
 EXERCISE = Exercise(
     module=__name__,

@@ -8,18 +8,17 @@ choose_savings(job, seconds) -> (zero, offload, recompute)
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from course_lib.checks.answers import kind_of, plain, shown
 from course_lib.checks.contract import Contract
+from course_lib.checks.decisions import Decision
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.simulate import memory_jobs
 from course_lib.simulate.memory_jobs import RECOMPUTE, Job, Way
 
-_CLOSE = 1.02
-_MOST = 3  # causes that are named
 _ASKED = ("devices", "layers", "memory", "parameters", "activations")
 # Ways that are the fastest by more than is let pass, as long as they fit: with memory for just
 # them, and with a little less, whatever is counted wrongly shows.
@@ -131,20 +130,10 @@ def _states(job: dict, zero: int, offload: bool, wrong: str) -> float:
     return held
 
 
-def _fitting(case: Case, wrong: str = "") -> list[tuple]:
-    job = case.data["job"]
-    return [way for way in case.data["seconds"] if sum(_held(job, way, wrong)) <= job["memory"]]
-
-
-def _fastest(case: Case, ways: Iterable[tuple]) -> float:
-    return min((case.data["seconds"][way] for way in ways), default=0.0)
-
-
 # ------------------------------------------------------------------------------------------------
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
-    job, times = case.data["job"], case.data["seconds"]
     way = observation.values[0]
     if not isinstance(way, tuple | list) or len(way) != 3:
         return Finding(
@@ -155,59 +144,23 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         )
     if wrong := _impossible(*way):
         return Finding(wrong, input=case.label, got=shown(way))
-    way = tuple(way)
-    fitting = _fitting(case)
-    best = min(fitting, key=lambda each: times[each])
-    if way not in fitting:
-        states, activations = _held(job, way)
-        return Finding(
-            "; or ".join(_likely(case, way)[:_MOST]) or "it does not fit into a device's memory",
-            input=case.label,
-            expected=f"{job['memory'] / 1e9:.2f} GB at most",
-            got=f"{_shown(way)}: {states / 1e9:.2f} GB of states and {activations / 1e9:.2f} GB "
-            "of activations",
-        )
-    if times[way] <= _CLOSE * times[best]:
-        return None
-    causes = [*_likely(case, way), *_narrow(case, way, best)][:_MOST]
-    return Finding(
-        "; or ".join(causes) or "it fits, and others that fit are faster",
-        input=case.label,
-        expected=f"at most 2 % over {times[best]:.2f} s, as {_shown(best)} takes",
-        got=f"{_shown(way)}: {times[way]:.2f} s",
-    )
+    return _DECISION.judge(case, tuple(way))
 
 
-def _likely(case: Case, way: tuple) -> list[str]:
-    """The mistakes with which this way would be the fastest that fits."""
-    ways = {wrong: _fitting(case, wrong) for wrong in _MISTAKES}
-    time = case.data["seconds"][way]
+def _parts(way: tuple, best: tuple) -> list[str]:
     return [
-        words
-        for wrong, words in _MISTAKES.items()
-        if way in ways[wrong] and time == _fastest(case, ways[wrong])
-    ]
-
-
-def _narrow(case: Case, way: tuple, best: tuple) -> list[str]:
-    """Of which part of what fits this way is the fastest."""
-    parts = [
         f"it is the best with zero = {way[0]}, and another stage is faster here",
         f"it is the best with offload = {way[1]}, and faster ways have {best[1]}",
         f"it is the best with recompute = {way[2]!r}, and faster ways have {best[2]!r}",
     ]
-    found = []
-    for which, words in enumerate(parts):
-        same = [each for each in _fitting(case) if each[which] == way[which]]
-        if best[which] != way[which] and case.data["seconds"][way] == _fastest(case, same):
-            found.append(words)
-    return found
 
 
 def _shown(way: tuple) -> str:
     zero, offload, recompute = way
     return f"zero = {zero}, offload = {bool(offload)}, recompute = {recompute!r}"
 
+
+_DECISION = Decision(_held, _MISTAKES, _parts, _shown, device="device", digits=2)
 
 EXERCISE = Exercise(
     module=__name__,
