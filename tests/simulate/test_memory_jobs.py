@@ -90,7 +90,7 @@ def test_the_check_counts_the_bytes_of_the_papers():
 def test_what_is_best_for_each_job(job, best):
     case = choose_savings._case(job, JOBS[job])
     times = case.data["seconds"]
-    assert min(choose_savings._fitting(case), key=lambda way: times[way]) == best
+    assert min(choose_savings._DECISION.fitting(case), key=lambda way: times[way]) == best
 
 
 def test_what_is_recomputed_has_all_three_ways():

@@ -53,6 +53,6 @@ def test_the_check_counts_in_flight_what_the_tables_hold():
 )
 def test_each_job_has_another_best_way(job, schedule, p):
     case = choose_schedule._case(job, JOBS[job])
-    best = min(choose_schedule._fitting(case), key=lambda way: case.data["seconds"][way])
+    best = min(choose_schedule._DECISION.fitting(case), key=lambda way: case.data["seconds"][way])
     assert best[1] == p
     assert schedule in (None, best[0])
