@@ -115,9 +115,16 @@ def test_a_message_may_have_three_heads_and_no_more():
     assert f"{most + 1:,} bytes crossed" in _compared(Crossed(most + 1), _event("send", 4000))
 
 
-def test_what_was_sent_again_is_forgiven():
-    assert _compared(Crossed(60_000, again=1), _event("send", 4000)) == ""
-    assert _compared(Crossed(60_000), _event("send", 4000)) != ""
+def test_for_a_packet_that_was_sent_again_the_largest_message_is_forgiven():
+    sent = [_event("send", 4000), _event("send", 8)]
+    most, _ = wall.limits(Job(EXERCISE, (Case(2, "", {"size": 1}),)), sent)
+    message = 4000 + 3 * 48
+    assert _compared(Crossed(most + 2 * message, again=2), *sent) == ""
+    assert _compared(Crossed(most + 2 * message + 1, again=2), *sent) != ""
+    large = [_event("send", 10**6)]
+    most, _ = wall.limits(Job(EXERCISE, (Case(2, "", {"size": 1}),)), large)
+    assert _compared(Crossed(most + 65_536, again=1), *large) == ""
+    assert _compared(Crossed(most + 65_537, again=1), *large) != ""
 
 
 def test_what_was_recorded_and_never_crossed_is_told():

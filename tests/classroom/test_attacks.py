@@ -656,9 +656,6 @@ def verdicts():
 
             with concurrent.futures.ThreadPoolExecutor(8) as pool:  # most of them wait
                 taken = dict(zip(ATTACKS, pool.map(take, ATTACKS.values()), strict=True))
-            # Packets that a busy machine sends again are forgiven; alone, there are none.
-            passed = [name for name, verdict in taken.items() if verdict.passed]
-            taken |= {name: take(ATTACKS[name]) for name in passed}
             return taken | {"honest": take(HONEST)}
 
 
