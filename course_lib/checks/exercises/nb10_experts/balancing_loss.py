@@ -40,11 +40,15 @@ def _cases(rng: random.Random) -> list[Case]:
 
 
 def _case(rng: random.Random, n: int, tokens: int, number: int, k: int) -> Case:
-    logits = normal(rng, *[(tokens, number)] * n)
-    for rank, each in enumerate(logits):
-        each[:, rank % number] += 2  # each rank's tokens prefer an expert of their own
     label = f"{tokens} tokens, {number} experts, k = {k}, {counted(n, 'rank')}"
-    return Case(n, label, {"logits": logits, "k": k})
+    while True:
+        logits = normal(rng, *[(tokens, number)] * n)
+        for rank, each in enumerate(logits):
+            each[:, rank % number] += 2  # each rank's tokens prefer an expert of their own
+        case = Case(n, label, {"logits": logits, "k": k})
+        f, _, _ = _parts(case)
+        if f.max() > f.min() + 1e-6:  # an even spread is where there is no gradient
+            return case
 
 
 def _experts(case: Case, rank: int) -> torch.Tensor:
