@@ -71,8 +71,8 @@ def compared(job: Job, outcome: Outcome) -> Outcome:
 def _sent_twice(events: Iterable[CommEvent], packets: int) -> int:
     """What so many packets hold that the kernel sent again, at most: a message in each.
 
-    The sandbox has it wait for that so long that it is rare (`isolation`). Still, no more is forgiven
-    than the largest message: a run of small ones could hide others behind it.
+    The sandbox has it wait for that so long that it is rare (`isolation`). Still, no more is
+    forgiven than the largest message: a run of small ones could hide others behind it.
     """
     largest = max((part.nbytes for event in events for part in sends(event)), default=0)
     return packets * min(largest + 3 * _HEAD, _A_PACKET)
