@@ -36,9 +36,16 @@ class LayerTraffic:
 
     def tensor(self) -> float:
         """All-reduces of activations in 16 bits, each of them two rings."""
+        mesh, software = self.mesh, self.software
         nbytes = 2 * self.tokens * self.model.hidden
-        ring = ring_seconds(self.cluster, self.mesh.tensor, 1, nbytes, self.software.rings)
-        return self.software.reduces(self.recompute) * 2 * ring
+        ring = ring_seconds(self.cluster, mesh.tensor, 1, nbytes, software.rings)
+        sent = software.reduces(self.recompute) * 2 * ring
+        if not software.hides_tensor or mesh.tensor > self.cluster.devices_per_node:
+            return sent
+        products = software.product_seconds(
+            self.model, self.cluster.device, self.micro_batch, mesh.tensor
+        )
+        return max(0.0, sent - (self.forwards + 2) * products / mesh.context)
 
     def context(self) -> float:
         """Keys and values of the other ranks, in each pass, and their gradients in fp32 on the way

@@ -12,8 +12,7 @@ from .transformer import Transformer
 class Mixture(Transformer):
     """A GPT whose layers have `experts` MLPs, of which each token passes `chosen`.
 
-    inner      width of an expert, 4h unless given
-    matrices   of an expert: 2, or 3 where its input is gated
+    inner      width of an expert, 4h unless given, and of `matrices` matrices
     shared     width of the MLP that all tokens pass besides, 0 for none
     attention  parameters of a layer's attention; unless given 2h^2, and 2h^2 by the share of its
                heads that have keys and values of their own
@@ -26,8 +25,6 @@ class Mixture(Transformer):
 
     experts: int = 8
     chosen: int = 2
-    inner: int | None = None
-    matrices: int = 2
     shared: int = 0
     attention: int | None = None
     head_size: int | None = None
@@ -37,9 +34,7 @@ class Mixture(Transformer):
         super().__post_init__()
         if not 1 <= self.chosen <= self.experts:
             raise ValueError(f"chosen = {self.chosen} of experts = {self.experts}, at least 1")
-        if self.matrices not in (2, 3):
-            raise ValueError(f"matrices = {self.matrices}, and an expert has 2 or 3")
-        for name in ("inner", "head_size", "nodes", "attention"):
+        for name in ("head_size", "nodes", "attention"):
             size = getattr(self, name)
             if size is not None and size < 1:
                 raise ValueError(f"{name} = {size} must be at least 1")
@@ -85,9 +80,4 @@ class Mixture(Transformer):
 
     @property
     def _attention(self) -> int:
-        if self.attention is not None:
-            return self.attention
-        return round(2 * self.hidden * (self.attended + self.kv_width))
-
-    def _mlp(self, width: int) -> int:
-        return self.matrices * self.hidden * width
+        return super()._attention if self.attention is None else self.attention

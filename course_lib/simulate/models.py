@@ -1,13 +1,15 @@
 """Models by name, with the sizes that their papers and configurations give.
 
-A `Transformer` has one kind of layer, 12 h^2 parameters in it, and an output layer that shares the
-embedding. Models with gated or grouped layers come out near their own count: LLaMA 65B and Llama 3
-405B within 1 %, Llama 2 70B within 6 %. A `Mixture` has experts in all layers: DeepSeek-V3, whose
-first three have none, comes out 3 % larger than it is, Kimi K2 with one such 1 %.
+A `Transformer` has one kind of layer and an output layer that shares the embedding. Its layers have
+12 h^2 parameters unless `inner` is given, and models with gated or grouped layers come out near
+their own count: LLaMA 65B and Llama 3 405B within 1 %, Llama 2 70B within 6 %. A `Mixture` has
+experts in all layers: DeepSeek-V3, whose first three have none, comes out 3 % larger than it is,
+Kimi K2 with one such 1 %.
 
 Narayanan et al., SC 2021, Tables 1 and 2; Radford et al. 2019; Touvron et al. 2023 (LLaMA, Llama
-2); Llama Team 2024; BigScience 2022, Table 3; MosaicML, llm-foundry, scripts/train/yamls/pretrain;
-Jiang et al. 2024 (Mixtral); DeepSeek-AI 2024; Qwen Team 2025; Kimi Team 2025.
+2); Llama Team 2024; NVIDIA, dgxc-benchmarking (Nemotron-4); BigScience 2022, Table 3; MosaicML,
+llm-foundry, scripts/train/yamls/pretrain; Jiang et al. 2024 (Mixtral); DeepSeek-AI 2024; Qwen Team
+2025; Kimi Team 2025.
 """
 
 from .mixture import Mixture
@@ -37,6 +39,18 @@ _MPT = {
     "MPT 13B": (40, 5120, 40),
     "MPT 30B": (48, 7168, 56),
     "MPT 70B": (80, 8192, 64),
+}
+_GROUPED = {
+    "Llama 3 8B": Transformer(
+        *(32, 4096, 32), seq=8192, vocab=128256, kv_heads=8, inner=14336, matrices=3
+    ),
+    "Llama 3 70B": Transformer(
+        *(80, 8192, 64), seq=8192, vocab=128256, kv_heads=8, inner=28672, matrices=3
+    ),
+    "Nemotron-4 15B": Transformer(*(32, 6144, 48), seq=4096, vocab=256000, kv_heads=8, inner=24576),
+    "Nemotron-4 340B": Transformer(
+        *(96, 18432, 96), seq=4096, vocab=256000, kv_heads=8, inner=73728
+    ),
 }
 # Latent attention: queries by way of 1536 numbers, keys and values of 512, and 64 for positions,
 # to heads of 128 + 64 for QK^T and 128 for values, 160 in the mean
@@ -69,6 +83,7 @@ MODELS: dict[str, Transformer] = {
     "LLaMA 65B": Transformer(80, 8192, 64, seq=2048, vocab=32000),
     **{name: Transformer(*sizes, seq=4096, vocab=32000) for name, sizes in _LLAMA_2.items()},
     "Llama 3 405B": Transformer(126, 16384, 128, seq=8192, vocab=128256, kv_heads=8),
+    **_GROUPED,
     **{name: Transformer(*sizes, seq=2048, vocab=50368) for name, sizes in _MPT.items()},
     **_MIXTURES,
 }

@@ -97,6 +97,7 @@ def _mpt() -> Iterator[Run]:
         yield _fsdp(name, cluster, f"MPT {model}", devices, size, accumulated, again, use, source)
 
 
+_TORCHTITAN = "torchtitan, docs/performance.md, 2024: FSDP2, gradients reduced in fp32"
 _TITAN = (("13B", False, 61.1), ("70B", True, 50.5))  # model, recomputed, MFU in per cent
 _400G, _800G = replace(dgx_a100, adapters=2), replace(dgx_h100, adapters=2)  # between nodes
 _FMS = (  # cluster, model, devices, recomputed, MFU in per cent
@@ -110,19 +111,9 @@ _FMS = (  # cluster, model, devices, recomputed, MFU in per cent
 def _llama_2() -> Iterator[Run]:
     """Looked up when the planner was finished."""
     for model, again, use in _TITAN:
-        source = "torchtitan, docs/performance.md, 2024: FSDP2, gradients reduced in fp32"
-        run = _fsdp(
-            f"torchtitan {model} on 64 A100",
-            dgx_a100,
-            f"Llama 2 {model}",
-            64,
-            2,
-            1,
-            again,
-            use,
-            source,
-        )
-        yield replace(run, states=MEGATRON_BF16)
+        name = f"torchtitan {model} on 64 A100"
+        size = f"Llama 2 {model}"
+        yield _fsdp(name, dgx_a100, size, 64, 2, 1, again, use, _TORCHTITAN)
     for cluster, model, devices, again, use in _FMS:
         kind = "A100" if cluster is _400G else "H100"
         source = 'IBM and Meta, "Maximizing training throughput using PyTorch FSDP", 2024, bf16'
@@ -162,6 +153,9 @@ def _fsdp(
 
 MPT = tuple(_mpt())
 LLAMA_2 = tuple(_llama_2())
+LLAMA_3_70B = _fsdp(
+    "Llama 3 70B on 64 A100", dgx_a100, "Llama 3 70B", 64, 1, 1, True, 51.7, _TORCHTITAN
+)
 DENSE_RUNS = (
     LLAMA_65B,
     LLAMA_3_405B,
@@ -169,4 +163,5 @@ DENSE_RUNS = (
     LLAMA_3_405B_LONG,
     *MPT,
     *LLAMA_2,
+    LLAMA_3_70B,
 )

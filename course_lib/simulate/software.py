@@ -34,6 +34,8 @@ class Software:
     overlap_alone      without a pipeline, gradients move behind the last backward all the same
     ring_attention     keys and values of other ranks move while attention computes on those that
                        are there; otherwise they are gathered first, and nothing hides that
+    hides_tensor       inside of a node, what tensor parallelism sends moves while the products that
+                       make it or need it are computed, as far as these last
     rings              that a collective over whole nodes makes; each leaves a node by one adapter
     messages           collectives that a layer's parameters travel in
     sends              share of an adapter's bandwidth that messages between stages reach
@@ -62,6 +64,7 @@ class Software:
     overlap: bool
     overlap_alone: bool = False
     ring_attention: bool = True
+    hides_tensor: bool = False
     rings: int = 8
     messages: int = 1
     sends: float = 1.0
@@ -138,18 +141,23 @@ class Software:
         recompute: Recompute,
     ) -> float:
         """A layer's forward and backward of one microbatch, without communication."""
-        tokens = micro_batch * model.seq
-        linear = 2 * tokens * model.passed / tensor
+        linear = self.product_seconds(model, device, micro_batch, tensor)
         attention = self.attention_seconds(model, device, micro_batch, tensor)
         moved = self.saved_bytes(model, micro_batch, tensor, "none")
-        forward = self._products(device, linear) + attention + self._moves(device, moved)
+        forward = linear + attention + self._moves(device, moved)
         if recompute == "full":
-            last = self._products(device, linear / 3) if self.stops_early else 0.0
+            last = linear / 3 if self.stops_early else 0.0
             return 4 * forward - last
         if recompute == "selective":
             dropped = moved - self.saved_bytes(model, micro_batch, tensor, "selective")
             return 3 * forward + attention + self._moves(device, dropped)
         return 3 * forward
+
+    def product_seconds(
+        self, model: Transformer, device: Device, micro_batch: int, tensor: int
+    ) -> float:
+        """A layer's products with its weights, in the forward."""
+        return self._products(device, 2 * micro_batch * model.seq * model.passed / tensor)
 
     def attention_seconds(
         self, model: Transformer, device: Device, micro_batch: int, tensor: int

@@ -68,11 +68,21 @@ MODERN = Software(
 FLASH_ATTENTION_1 = replace(MODERN, name="a program of 2022", attention=0.33)
 # Keys and values are gathered before attention (Llama Team 2024, section 3.3.2).
 GATHERED_CONTEXT = replace(MODERN, name="a program that gathers keys", ring_attention=False)
+# cuDNN's attention on H100s, which Transformer Engine takes, is about as fast as FlashAttention-3:
+# 1.5 to 2 times FlashAttention-2's 35 % (Shah et al. 2024, abstract, Figure 5).
+_CUDNN_ATTENTION = 1.75 * 0.35
+# Megatron-Core in NeMo, as NVIDIA's recipes set it up: `ub_tp_comm_overlap: true`, so that
+# Transformer Engine sends what tensor parallelism has to send piece by piece beside its products.
+# It does so inside of a node only (denera in NVIDIA/TransformerEngine#1071, 2024).
+MEGATRON_CORE = replace(MODERN, name="Megatron-Core", hides_tensor=True, attention=_CUDNN_ATTENTION)
 # PyTorch's pipelines are cut between any two layers. DeepEP forwards tokens inside of a node (its
-# README). Transformer Engine takes cuDNN's attention on H100s, which is about as fast as
-# FlashAttention-3, 1.5 to 2 times FlashAttention-2's 35 % (Shah et al. 2024, abstract, Figure 5).
+# README). Attention is Transformer Engine's.
 NEMO_AUTOMODEL = replace(
-    MODERN, name="NeMo AutoModel", uneven_stages=True, once_per_node=True, attention=1.75 * 0.35
+    MODERN,
+    name="NeMo AutoModel",
+    uneven_stages=True,
+    once_per_node=True,
+    attention=_CUDNN_ATTENTION,
 )
 # Products in 8 bits, tokens that go to each node once, and travel behind the other half of a
 # two-way pipeline (DeepSeek-AI 2024, sections 3.2 and 3.3)

@@ -14,6 +14,9 @@ class Transformer:
 
     kv_heads  heads of keys and values, where several query heads share one: what travels when a
               sequence is cut over ranks. As many as `heads` unless given.
+    inner     width inside of the MLP. Unless given, a layer is counted as 12 h^2 + 13 h, an MLP of
+              4h and an attention whose heads share nothing.
+    matrices  of the MLP: 2, or 3 where its input is gated
     """
 
     layers: int
@@ -22,6 +25,8 @@ class Transformer:
     seq: int
     vocab: int
     kv_heads: int | None = None
+    inner: int | None = None
+    matrices: int = 2
 
     def __post_init__(self) -> None:
         for field in fields(Transformer):
@@ -32,6 +37,8 @@ class Transformer:
             raise ValueError(f"hidden = {self.hidden} does not divide over heads = {self.heads}")
         if self.heads % (self.kv_heads or self.heads):
             raise ValueError(f"heads = {self.heads} do not divide over kv_heads = {self.kv_heads}")
+        if self.matrices not in (2, 3):
+            raise ValueError(f"matrices = {self.matrices}, and an MLP has 2 or 3")
 
     @property
     def attended(self) -> int:
@@ -45,8 +52,10 @@ class Transformer:
 
     @property
     def dense_parameters(self) -> int:
-        """Of a layer, without those of experts among which tokens choose: 12 h^2 + 13 h."""
-        return 12 * self.hidden**2 + 13 * self.hidden
+        """Of a layer, without those of experts among which tokens choose; two norms included."""
+        if self.inner is None:
+            return 12 * self.hidden**2 + 13 * self.hidden
+        return self.passed + 2 * self.hidden
 
     @property
     def expert_parameters(self) -> int:
@@ -55,13 +64,15 @@ class Transformer:
 
     @property
     def passed(self) -> int:
-        """Weights of a layer that a token is multiplied with: 12 h^2."""
-        return 12 * self.hidden**2
+        """Weights of a layer that a token is multiplied with."""
+        if self.inner is None:
+            return 12 * self.hidden**2
+        return self._attention + self._mlp(self.inner)
 
     @property
     def mlp_saved(self) -> int:
-        """Bytes that an MLP saves inside of a token: before and after GeLU, 4h wide, 16 bits."""
-        return 16 * self.hidden
+        """Bytes of a token inside of an MLP: what each matrix makes and takes there, 16 bits."""
+        return 2 * self.matrices * (4 * self.hidden if self.inner is None else self.inner)
 
     @property
     def parameters(self) -> int:
@@ -81,6 +92,14 @@ class Transformer:
         layer = 2 * tokens * self.passed + 4 * tokens * self.seq * self.attended
         logits = 2 * tokens * self.hidden * self.vocab
         return (4 if recompute else 3) * self.layers * layer + 3 * logits
+
+    @property
+    def _attention(self) -> int:
+        """Weights: queries and the output, keys and values."""
+        return round(2 * self.hidden * (self.attended + self.kv_width))
+
+    def _mlp(self, width: int) -> int:
+        return self.matrices * self.hidden * width
 
 
 def training_days(

@@ -4,9 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from course_lib.simulate import DEEPSPEED_2021, MEGATRON_FP16, MODERN, Mesh, costs, dgx_a100
+from course_lib.simulate import (
+    DEEPSPEED_2021,
+    MEGATRON_FP16,
+    MODELS,
+    MODERN,
+    Mesh,
+    Transformer,
+    costs,
+    dgx_a100,
+)
 from course_lib.simulate.cluster import Cluster
 from course_lib.simulate.hardware import A100_80GB, GB, Link
+from course_lib.simulate.layer_traffic import LayerTraffic
 from course_lib.simulate.mesh_stages import Held
 from course_lib.simulate.mesh_traffic import Replicas, ring_seconds, send_seconds
 
@@ -117,3 +127,56 @@ def test_only_deepspeed_gathers_a_large_layer_again_and_only_to_recompute():
     assert DEEPSPEED_2021.gathers(small, "full") == 2
     assert DEEPSPEED_2021.gathers(large, "none") == 2
     assert MODERN.gathers(large, "full") == 2
+
+
+# ------------------------------------------------------------------------------------------------
+# Tensor parallelism
+# ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("recompute", "reduced", "passes"), [("none", 4, 3), ("full", 5, 4)])
+def test_products_of_a_layer_hide_what_tensor_parallelism_sends_inside_of_a_node(
+    recompute, reduced, passes
+):
+    model, hiding = MODELS["GPT-3 175B"], replace(MODERN, hides_tensor=True)
+
+    def sent(cluster, software, tensor):
+        return LayerTraffic(model, cluster, software, Mesh(tensor=tensor), 1, recompute).tensor()
+
+    ring = ring_seconds(dgx_a100, 8, 1, 2 * model.seq * model.hidden, 8)
+    assert sent(dgx_a100, MODERN, 8) == pytest.approx(reduced * 2 * ring)
+    assert sent(dgx_a100, hiding, 8) == 0
+    slow = dgx_a100.with_links(inside="10 GbE")
+    products = passes * hiding.product_seconds(model, slow.device, 1, 8)
+    assert sent(slow, hiding, 8) == pytest.approx(sent(slow, MODERN, 8) - products)
+    two = dgx_a100.with_nodes(2)
+    assert sent(two, hiding, 16) == sent(two, MODERN, 16) > 0
+
+
+def test_a_layer_has_its_own_size_where_the_width_of_its_mlp_is_given():
+    gated = Transformer(2, 8, 4, 16, 32, kv_heads=2, inner=20, matrices=3)
+    attention = 2 * 8 * 8 + 2 * 8 * 4  # queries and output, keys and values of half the heads
+    assert gated.passed == attention + 3 * 8 * 20
+    assert gated.parameters == 2 * (gated.passed + 2 * 8) + (32 + 16) * 8
+    assert gated.mlp_saved == 2 * 3 * 20  # gate, value and their product, 16 bits
+    same = Transformer(2, 8, 4, 16, 32, inner=32)
+    plain = Transformer(2, 8, 4, 16, 32)
+    assert (same.passed, same.mlp_saved) == (plain.passed, plain.mlp_saved)
+    with pytest.raises(ValueError, match="matrices = 4, and an MLP has 2 or 3"):
+        replace(gated, matrices=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("Llama 3 8B", 8.0),
+        ("Llama 3 70B", 70.6),
+        ("Nemotron-4 15B", 15.6),
+        ("Nemotron-4 340B", 341),
+    ],
+)
+def test_parameters_of_models_with_grouped_heads(name, billions):
+    # All four have an output layer of their own besides the embedding
+    model = MODELS[name]
+    own = model.parameters + model.vocab * model.hidden
+    assert own == pytest.approx(billions * 1e9, rel=0.01)
