@@ -538,7 +538,7 @@ print(plans.text(rows=5, refusals=3))
 #
 # How far to trust it? It knows nothing of jitter and of failures. Its two free numbers, how fast
 # matrix products are and how often the rest passes over memory, were fitted to the ten models of
-# Megatron-LM's Table 1. The last two lines below say how far off it is on these ten, and on 77
+# Megatron-LM's Table 1. The last two lines below say how far off it is on these ten, and on 89
 # published runs that set neither number. Twelve of those are shown, all of Table 2: GPT-3 and a
 # model of 530 billion parameters, each by pipelines, tensor parallelism and replicas (PTD-P) and by
 # ZeRO-3. The last column says where the planner puts the mesh that the authors chose, among all

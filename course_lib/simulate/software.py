@@ -44,8 +44,7 @@ class Software:
     once_per_node      a token travels to each node once, and from there to all its experts on it
     hides_experts      tokens travel to their experts while the device computes for another
                        microbatch
-    products           how much faster its matrix products are than those of 16 bits: 2 on a
-                       device of today with 8 bits, by the data sheet
+    products           how much faster its matrix products are than those of 16 bits
     stops_early        a recomputed forward ends before the layer's last product, whose result no
                        backward needs
     keeps              parameters of the largest layer that stays gathered from its recomputed

@@ -61,7 +61,7 @@ def test_rows_that_were_fitted_are_met_within_6_percent(name, errors):
 
 def test_what_was_not_fitted_is_as_near_as_the_text_says(errors):
     held_out = [errors[run.name] for run in RUNS if not run.fitted]
-    assert len(held_out) == 77
+    assert len(held_out) == 89
     assert root_mean_square(held_out) < 0.085
 
 
@@ -77,19 +77,20 @@ def test_long_sequences_and_experts_are_no_further_off(errors):
     assert root_mean_square(added) < 0.15
 
 
-def test_megatron_core_on_h100s_is_met_within_10_percent_by_two_facts_about_it(errors):
-    assert len(MEGATRON_CORE_RUNS) == 12
-    assert all(abs(errors[run.name]) < 0.10 for run in MEGATRON_CORE_RUNS)
+def test_megatron_core_on_h100s_is_met_within_14_percent_by_facts_about_it(errors):
+    assert len(MEGATRON_CORE_RUNS) == 24
+    assert all(abs(errors[run.name]) < 0.14 for run in MEGATRON_CORE_RUNS)
+    in_16_bits = [run for run in MEGATRON_CORE_RUNS if "8 bits" not in run.name]
+    assert all(abs(errors[run.name]) < 0.10 for run in in_16_bits)
 
-    def least(**changed):
-        return min(
-            error(replace(run, software=replace(run.software, **changed)))
-            for run in MEGATRON_CORE_RUNS
-        )
+    def off(**changed):
+        runs = [replace(run, software=replace(run.software, **changed)) for run in in_16_bits]
+        return [error(run) for run in runs]
 
-    hidden, cudnn = {"hides_tensor": False}, {"attention": None}
-    assert least() > -0.10 > least(**hidden) > least(**hidden, **cudnn)
-    assert least(**cudnn) < -0.20
+    assert min(off(hides_tensor=False)) < -0.12  # all of it on the way would make it too slow,
+    assert min(off(attention=None)) < -0.20  # and so would FlashAttention-2 for 8192 tokens
+    fastest = [replace(r, software=replace(r.software, products=2)) for r in MEGATRON_CORE_RUNS]
+    assert max(map(error, set(fastest) - set(in_16_bits))) > 0.20  # data sheets promise too much
 
 
 def test_only_the_table_of_megatron_was_fitted():
@@ -277,4 +278,4 @@ def test_every_row_shows_its_error(shown):
     assert rows[0].split()[:3] == ["Megatron-LM", "1.7B", "137"]
     assert [row for row in rows if "fitted" in row][:10] == rows[:10]
     assert rows[-2].startswith("10 fitted: ")
-    assert rows[-1].startswith("77 held out: ")
+    assert rows[-1].startswith("89 held out: ")
