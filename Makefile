@@ -33,7 +33,7 @@ lab: .venv/ready-lab ## install, check the machine, open JupyterLab at the start
 		$(if $(filter 0,$(shell id -u)),--allow-root)
 
 # Three processes for two cores: tests also wait, for ranks that stand still or for a kernel.
-test: .venv/ready-dev lint ## install, then lint, tests, all solutions under nbval; ALL=1: all known answers
+test: .venv/ready-dev lint ## install, then lint, tests, all solutions under nbval; ALL=1: all answers and lessons graded
 	@$(RUN) -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder --nbval
 
 faults: .venv/ready-dev ## let ranks fail at every call of every technique, and observe all, about 12 minutes
