@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 
+import nbformat
 import pytest
 import yaml
 
@@ -69,11 +70,15 @@ def test_the_worked_example_followed_to_the_letter(root, tmp_path):
     run(f"pytest -q -p no:cacheprovider {suites} -k", "neighbour_sum or test_every or nothing_but")
     student = tmp_path / "submissions" / "ann"
     student.mkdir(parents=True)
-    shutil.copy(copy / "solutions/02_ring_all_reduce.ipynb", student)
+    handed_in = nbformat.read(copy / "notebooks/02_ring_all_reduce.ipynb", as_version=4)
+    (answer,) = [cell for cell in handed_in.cells if cell.id == "answer-neighbour_sum"]
+    solved = nbformat.read(copy / "solutions/02_ring_all_reduce.ipynb", as_version=4)
+    (answer.source,) = [cell.source for cell in solved.cells if cell.id == answer.id]
+    nbformat.write(handed_in, student / "02_ring_all_reduce.ipynb")
     run(f"course_lib.classroom grade {student.parent} --out {tmp_path / 'report'}")
     (row,) = csv.DictReader((tmp_path / "report/scores.csv").read_text().splitlines())
     assert row["neighbour_sum"] == "1"
-    assert row["points"] == row["maximum"]
+    assert float(row["points"]) == 1 < float(row["maximum"])
 
 
 def without_demonstrations(lesson: str) -> str:
