@@ -39,7 +39,7 @@ test: .venv/ready-dev lint ## install, then lint, tests, all solutions under nbv
 faults: .venv/ready-dev ## let ranks fail at every call of every technique, and observe all, about 12 minutes
 	@FAULTS=1 $(RUN) -m pytest --numprocesses 2 --dist worksteal tests/faults tests/techniques
 
-bench: .venv-bench/ready ## measure against PyTorch and others, about 8 minutes: ONLY=ring, or PUBLISH=1 (13)
+bench: .venv-bench/ready ## measure against PyTorch and others, about 8 minutes: ONLY=ring, or PUBLISH=1 (17)
 	@$(BENCH) -m tests.bench $(foreach row,$(ONLY),--only $(row)) $(if $(PUBLISH),--publish)
 
 notebooks: .venv/ready-dev ## rebuild notebooks/, solutions/*.ipynb and docs/exercises.md from solutions/*.py

@@ -1,4 +1,4 @@
-"""Measure and print a table. Both runs and the scaling tables end within 15 minutes on 2 cores."""
+"""Measure and print a table. Both runs and the scaling tables end within 17 minutes on 2 cores."""
 
 import argparse
 import importlib
