@@ -84,7 +84,7 @@ class Contract:
     causal: whether every message must make a difference to some result (`laws.causal`).
     held: the bytes that may live between calls, made by the answer, by case and rank (`laws.held`).
     separate: whether a right result is work of its own, so that it earns a share of the points
-        where more was sent than may be, or a law was broken (`examining.has_right_result`).
+        where more was sent than may be, or a law was broken (`whole_check.has_right_result`).
     may: what may be left behind, of "hooks" (on its arguments), "groups", "threads", "files" and
         "random" (the state of the generators).
     """

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from course_lib.checks import hashes, registry
-from course_lib.checks.examining import examine, has_right_result
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.run_answer import Job, Outcome, Trouble
 from course_lib.checks.verdict import Verdict
+from course_lib.checks.whole_check import examine, has_right_result
 from course_lib.ranks import shipping
 
 from . import fork_server, transport, wall
