@@ -9,8 +9,8 @@ In the order in which to read, each line by itself:
     schedules      engine, pipeline; blocking for sends that wait
     recordings     programs, transfers, replaying
     planning       planner, plan_search, plan_remedies, plans
-      what it adds up   software, training_programs; mesh_stages, mesh_memory, mesh_traffic,
-                        layer_traffic, mesh_time
+      what it adds up   software, training_programs; plan_stages, plan_memory, plan_traffic,
+                        layer_traffic, plan_time
       is it right?      published (published_run, _megatron, _dense, _experts), accuracy
       your own          contest, scoring, rules_of_thumb
 """

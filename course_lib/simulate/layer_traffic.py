@@ -11,8 +11,8 @@ from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
 from .memory import Recompute
-from .mesh_traffic import nodes_of_group, ring_seconds, swap_seconds
 from .mixture import Mixture
+from .plan_traffic import nodes_of_group, ring_seconds, swap_seconds
 from .software import Software
 from .transformer import Transformer
 

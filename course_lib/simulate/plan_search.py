@@ -12,10 +12,10 @@ from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
 from .memory import Recompute, StateBytes
-from .mesh_memory import Footprint, footprint, saved_by_stage
-from .mesh_stages import Held, stage_layers, stage_parameters
-from .mesh_time import StageTimes
 from .mixture import Mixture
+from .plan_memory import Footprint, footprint, saved_by_stage
+from .plan_stages import Held, stage_layers, stage_parameters
+from .plan_time import StageTimes
 from .plans import GB, Plan, Refused
 from .software import Software
 from .transformer import Transformer

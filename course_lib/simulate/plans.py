@@ -8,8 +8,8 @@ from course_lib.text import table
 
 from .cluster import Cluster
 from .memory import Recompute
-from .mesh_memory import Footprint
-from .mesh_time import StepTime
+from .plan_memory import Footprint
+from .plan_time import StepTime
 from .software import Software
 from .transformer import Transformer
 

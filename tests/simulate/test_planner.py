@@ -22,9 +22,9 @@ from course_lib.simulate import (
     v100_32gb,
 )
 from course_lib.simulate.hardware import A100_80GB
-from course_lib.simulate.mesh_memory import footprint, in_flight, saved_by_stage
-from course_lib.simulate.mesh_stages import Held, stage_layers, stage_parameters
-from course_lib.simulate.mesh_time import StageTimes, StepTime
+from course_lib.simulate.plan_memory import footprint, in_flight, saved_by_stage
+from course_lib.simulate.plan_stages import Held, stage_layers, stage_parameters
+from course_lib.simulate.plan_time import StageTimes, StepTime
 from course_lib.simulate.plans import Refused
 from course_lib.techniques.schedules import interleaved, one_f_one_b
 

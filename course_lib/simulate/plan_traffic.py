@@ -15,7 +15,7 @@ from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
 from .memory import StateBytes
-from .mesh_stages import Held, expert_replicas, replicas
+from .plan_stages import Held, expert_replicas, replicas
 
 
 def ring_seconds(

@@ -11,8 +11,8 @@ from course_lib.techniques.mesh import Mesh
 from .cluster import Cluster
 from .layer_traffic import LayerTraffic
 from .memory import Recompute, StateBytes
-from .mesh_stages import Held
-from .mesh_traffic import Replicas, send_seconds
+from .plan_stages import Held
+from .plan_traffic import Replicas, send_seconds
 from .software import Software
 from .transformer import Transformer
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from course_lib.techniques.mesh import Mesh
 
 from .memory import Recompute, StateBytes, model_state_bytes
-from .mesh_stages import Held, expert_replicas, replicas
+from .plan_stages import Held, expert_replicas, replicas
 from .software import Software
 from .transformer import Transformer
 

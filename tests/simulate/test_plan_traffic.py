@@ -17,8 +17,8 @@ from course_lib.simulate import (
 from course_lib.simulate.cluster import Cluster
 from course_lib.simulate.hardware import A100_80GB, GB, Link
 from course_lib.simulate.layer_traffic import LayerTraffic
-from course_lib.simulate.mesh_stages import Held
-from course_lib.simulate.mesh_traffic import Replicas, ring_seconds, send_seconds
+from course_lib.simulate.plan_stages import Held
+from course_lib.simulate.plan_traffic import Replicas, ring_seconds, send_seconds
 
 # 8 devices per node, 4 adapters of 1 byte per second; 10 bytes per second inside
 PLAIN = Cluster("plain", A100_80GB, 8, Link("in", 0, 10.0), Link("out", 0, 1.0), 4, nodes=4)
