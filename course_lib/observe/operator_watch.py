@@ -20,12 +20,12 @@ from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import warning_texts
+from .buffers_in_flight import InFlightBuffers
 from .calls import Call
 from .effects import Effects, effects, tensors
 from .events import CommEvent, Frame
 from .frames import learners
 from .gradients import CutGradients
-from .in_flight import InFlightBuffers
 
 Warn = Callable[..., None]
 """warn(kind, message, where, issued_at)"""

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib.observe import in_flight
+from course_lib.observe import buffers_in_flight
 from course_lib.ranks import collect
 from course_lib.techniques.collectives import halving_doubling_all_reduce, ring_all_reduce
 from course_lib.techniques.context_parallel import (
@@ -27,7 +27,7 @@ from course_lib.techniques.zero3 import Zero3
 
 
 def watch_all() -> None:
-    in_flight.in_techniques = lambda frame: False
+    buffers_in_flight.in_techniques = lambda frame: False
 
 
 def layers(n: int) -> nn.Sequential:
@@ -89,7 +89,7 @@ def careless(watched: bool) -> None:
     if watched:
         watch_all()
     made: dict = {}
-    file = Path(in_flight.__file__).parents[1] / "techniques" / "made_up.py"
+    file = Path(buffers_in_flight.__file__).parents[1] / "techniques" / "made_up.py"
     exec(compile(CARELESS, file, "exec"), made)
     made["reads_early"](dist, torch.zeros(4), 1 - dist.get_rank())
 
