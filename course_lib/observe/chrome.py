@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .warning_texts import name
+from .event_wording import name
 
 if TYPE_CHECKING:
     from .events import CommEvent

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from . import warning_texts
+from . import silent_mistakes
 from .calls import Call
 from .events import CommEvent, Frame
 from .memory_overlap import ByteRange, has_memory
@@ -49,7 +49,7 @@ class CutGradients:
         outputs = [tensor for tensors in call.writes.values() for tensor in tensors]
         inside = [tensor for tensor in outputs if tensor.grad_fn is not None]
         for tensor in inside:
-            tensor.register_hook(lambda _: self._tell(event, warning_texts.cut_in_place(event)))
+            tensor.register_hook(lambda _: self._tell(event, silent_mistakes.cut_in_place(event)))
         inputs = [tensor for tensors in call.reads.values() for tensor in tensors]
         if not inside and any(tensor.grad_fn is not None for tensor in inputs):
             self._follow(event, outputs)
@@ -74,7 +74,7 @@ class CutGradients:
             self._follow(cut.event, (t for t in results if isinstance(t, torch.Tensor)))
         elif operator not in _JOINING:
             frames = where()
-            self._tell(cut.event, warning_texts.cut_from(cut.event, frames), frames)
+            self._tell(cut.event, silent_mistakes.cut_from(cut.event, frames), frames)
 
     def _follow(self, event: CommEvent, tensors: Iterable[torch.Tensor]) -> None:
         with lock:

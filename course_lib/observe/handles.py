@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work
 
-from . import warning_texts
+from . import silent_mistakes
 from .calls import Call
 from .events import CommEvent
 from .frames import learners
@@ -172,7 +172,7 @@ class Handles:
         again = pending.done and event.op in ("send", "recv")
         if again:
             where = learners(sys._getframe())
-            message = warning_texts.waited_twice(event, where)
+            message = silent_mistakes.waited_twice(event, where)
             self._warn("waited_twice", message, where, event.where)
         if not pending.done or again:
             pending.waiting = True
@@ -222,4 +222,4 @@ class Handles:
     def _tell_if_lost(self, pending: _Pending) -> None:
         event = pending.event
         if not pending.waiting and not pending.done:
-            self._warn("never_waited", warning_texts.never_waited(event), event.where)
+            self._warn("never_waited", silent_mistakes.never_waited(event), event.where)

@@ -19,7 +19,7 @@ import torch
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import warning_texts
+from . import silent_mistakes
 from .buffers_in_flight import InFlightBuffers
 from .calls import Call
 from .effects import Effects, effects, tensors
@@ -84,7 +84,7 @@ class Watch(TorchDispatchMode):
         """It was waited for, from `frame`, or nobody can any more."""
         if self._in_flight.finish(event.n) and frame:
             where = learners(frame)
-            message = warning_texts.changed(event, where)
+            message = silent_mistakes.changed(event, where)
             self._warn("rewritten_in_flight", message, where, event.where)
         self.arrange()
 
@@ -141,9 +141,9 @@ class Watch(TorchDispatchMode):
         for kind, event in self._in_flight.disturbed(reads, writes):
             frames = where()
             say = (
-                warning_texts.rewritten
+                silent_mistakes.rewritten
                 if kind == "rewritten_in_flight"
-                else warning_texts.read_early
+                else silent_mistakes.read_early
             )
             self._warn(kind, say(event, frames), frames, event.where)
 

@@ -16,8 +16,8 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 
 from . import capture
 from .errors import RankError, RankInterrupt
+from .recorder_warnings import show_warnings
 from .run_ranks import collect
-from .show_warnings import show_warnings
 
 
 def register(shell: Any) -> None:

@@ -18,9 +18,9 @@ from .conclude import conclude
 from .devices import choose_devices
 from .errors import RankError, RankInterrupt, told_briefly
 from .launcher_client import running_launcher
+from .recorder_warnings import show_warnings
 from .results import RankResults
 from .rundir import RunDir
-from .show_warnings import show_warnings
 from .watch import Watch
 
 _MOST_RANKS = 256

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from course_lib.observe import CommEvent, Divergence, RankWarning, Trace
+from course_lib.observe.event_wording import location
 from course_lib.observe.matching import GroupCalls
-from course_lib.observe.warning_texts import location
 from course_lib.ranks.wording import call_text, describe, ordinal, plural, ranks_text
 from course_lib.text import listed
 

@@ -4,7 +4,7 @@ No single rank can see it. Its record and its partner's, side by side, can.
 """
 
 from course_lib.observe import CommEvent, RankWarning, Trace
-from course_lib.observe.warning_texts import location
+from course_lib.observe.event_wording import location
 from course_lib.ranks.wording import bytes_text
 
 from .different_collectives import passed_unequal

@@ -12,8 +12,8 @@ import linecache
 from collections.abc import Iterable, Iterator
 
 from course_lib.observe import CommEvent, Frame, RankWarning
+from course_lib.observe.event_wording import location
 from course_lib.observe.matching import GroupCalls
-from course_lib.observe.warning_texts import location
 
 # A root takes turns with the others by design, and a barrier has nothing to mix up.
 _SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")

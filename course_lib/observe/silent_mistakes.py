@@ -1,5 +1,6 @@
-"""The sentences of the warnings."""
+"""What goes silently wrong, each in the sentence that warns of it: what happened, what to do."""
 
+from .event_wording import location, name
 from .events import CommEvent, Frame
 
 _WITH_GRADIENT = (
@@ -7,23 +8,6 @@ _WITH_GRADIENT = (
     "ranks, or the one that came, as it is), call it on tensor.detach() if no gradient is wanted, "
     "or do without it if each rank's own part is enough"
 )
-
-
-def name(event: CommEvent) -> str:
-    """What the learner calls this operation: "isend to rank 1"."""
-    if event.op == "send":
-        return f"isend to rank {event.peer}"
-    if event.op == "recv":
-        return f"irecv from {'any rank' if event.peer is None else f'rank {event.peer}'}"
-    return event.op
-
-
-def location(where: tuple[Frame, ...]) -> str:
-    """ "line 3 of feed", the innermost of the learner's lines."""
-    if not where:
-        return "a line out of sight"
-    inside = "" if where[0].function.startswith("<") else f" of {where[0].function}"
-    return f"line {where[0].line}{inside}"
 
 
 def rewritten(event: CommEvent, where: tuple[Frame, ...]) -> str:
