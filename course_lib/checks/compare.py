@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from . import tolerance
 from .answers import kind_of
 from .exercise import Finding
 from .glimpse import glimpses
@@ -64,22 +65,19 @@ def _mismatch(
     return Finding(likely, rank, expected=expected, got=found)
 
 
-ROUNDING = 1e-9  # of the largest element: float64 through a layer
-
-
 def computed(
     got: Any,
     wanted: torch.Tensor,
     rank: int,
     looks: Mapping[str, torch.Tensor] | None = None,
-    rounding: float = ROUNDING,
+    rounding: float = tolerance.LAYER,
 ) -> Finding | None:
     """As `mismatch`, for what was computed in float64: both fit up to rounding.
 
     looks: what it may be instead, by name: {"this rank's own summand": tensor}.
     rounding: as a share of the largest element; more where something went through float32.
     """
-    slack = torch.full_like(wanted, _largest(wanted) * rounding)
+    slack = tolerance.share_of_largest(wanted, rounding)
     finding = mismatch(got, Reference(wanted, slack, wanted.dtype), rank)
     if finding is None:
         return None
@@ -88,20 +86,16 @@ def computed(
     return finding
 
 
-def alike(got: Any, other: torch.Tensor, rounding: float = ROUNDING) -> bool:
+def alike(got: Any, other: torch.Tensor, rounding: float = tolerance.LAYER) -> bool:
     """Whether a tensor computed in float64 is another one, up to rounding."""
     if not isinstance(got, torch.Tensor) or got.shape != other.shape:
         return False
-    return bool(((got - other).abs() <= rounding * _largest(other)).all())
+    return bool(((got - other).abs() <= tolerance.share_of_largest(other, rounding)).all())
 
 
 def titled(title: str, finding: Finding | None) -> Finding | None:
     """What was found, with what it was found of before it: "weights: all zeros ..."."""
     return finding and replace(finding, likely=f"{title}: {finding.likely}")
-
-
-def _largest(tensor: torch.Tensor) -> float:
-    return float(tensor.abs().max()) if tensor.numel() else 0.0
 
 
 def _not_a_tensor(got: Any, want: Reference, rank: int) -> Finding | None:

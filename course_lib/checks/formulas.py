@@ -6,11 +6,10 @@ from typing import Any
 from .answers import kind_of
 from .exercise import Finding
 from .numbers import close, number
+from .tolerance import EXACT
 
 Causes = Iterable[tuple[float, str]]
 """What other formulas give, and what somebody who got that has missed."""
-
-_EXACT = 1e-9  # relative: some operations in float64
 
 
 def answered(value: Any, want: float, causes: Causes, otherwise: str) -> Finding | None:
@@ -23,9 +22,9 @@ def answered(value: Any, want: float, causes: Causes, otherwise: str) -> Finding
 
 def differs(got: float, want: float, causes: Causes, otherwise: str) -> Finding | None:
     """Why `got` is not `want`; None if it is. otherwise: what to say where no cause fits."""
-    if close(got, want, _EXACT):
+    if close(got, want, EXACT):
         return None
-    fits = dict.fromkeys(cause for value, cause in causes if close(got, value, _EXACT))
+    fits = dict.fromkeys(cause for value, cause in causes if close(got, value, EXACT))
     return Finding(
         "; or ".join(fits) or otherwise, expected=f"{want:,.0f} bytes", got=f"{got:,.0f} bytes"
     )

@@ -1,13 +1,11 @@
-"""What a tensor should hold, computed in one process.
-
-All-reduce is not bitwise the serial sum: floating-point addition depends on its order. So a sum is
-known to within what rounding can do; integers and data that was only moved are known exactly.
-"""
+"""What a tensor should hold, computed in one process, and how exactly that is known."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
+
+from . import tolerance
 
 
 @dataclass(frozen=True)
@@ -39,26 +37,20 @@ class Reference:
 
 
 def total(inputs: Mapping[int, torch.Tensor], average: bool = False) -> Reference:
-    """The sum (or average) of one tensor from each rank, by rank.
-
-    n-1 additions in any order are off by at most (n-1) u sum|x|, u half the distance from 1 to the
-    next number of the dtype (Higham, Accuracy and Stability, section 4.2); twice that is allowed.
-    """
+    """The sum (or average) of one tensor from each rank, by rank."""
     n = len(inputs)
     dtype = next(iter(inputs.values())).dtype
     parts = {rank: tensor.to(_exact(dtype)) for rank, tensor in inputs.items()}
     stacked = torch.stack(list(parts.values()))
-    value, size = stacked.sum(0), stacked.abs().double().sum(0)
+    value, slack = stacked.sum(0), tolerance.of_sum(stacked, dtype)
     if average:
-        value, size = value / n, size / n
-    rounding = torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
-    return Reference(value, n * rounding * size, dtype, parts, average)
+        value, slack = value / n, slack / n
+    return Reference(value, slack, dtype, parts, average)
 
 
 def moved(tensor: torch.Tensor) -> Reference:
     """Data that was only moved: nothing may differ."""
-    nothing = torch.zeros(tensor.shape, dtype=torch.float64)
-    return Reference(tensor.to(_exact(tensor.dtype)), nothing, tensor.dtype)
+    return Reference(tensor.to(_exact(tensor.dtype)), tolerance.nothing(tensor), tensor.dtype)
 
 
 def gradient(leaf: torch.Tensor) -> torch.Tensor:

@@ -10,8 +10,7 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
-
-from ._numbers import EXACT
+from course_lib.checks.tolerance import EXACT
 
 # Scaling efficiency
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from course_lib.checks import compare, reference
+from course_lib.checks import compare, reference, tolerance
 from course_lib.checks.exercise import Case, Finding
 from course_lib.checks.marks import label_of, moment
 
@@ -185,17 +185,17 @@ def wrong_gradient(
             "gradient that came?"
         )
         return Finding(likely, rank, got="None")
-    tolerance = torch.full_like(exact, float(exact.abs().max()) * _SLACK)
-    finding = compare.mismatch(got, reference.Reference(exact, tolerance, got.dtype), rank)
+    slack = tolerance.share_of_largest(exact, _SLACK)
+    finding = compare.mismatch(got, reference.Reference(exact, slack, got.dtype), rank)
     if finding is None:
         return None
     if got.isnan().any():
         return replace(finding, likely=f"{title}: {NAN}")
     looks = {why: gradients[rank][name] for why, gradients in mistakes.items()}
-    fits = [why for why, look in looks.items() if _is(got, look, tolerance)]
+    fits = [why for why, look in looks.items() if _is(got, look, slack)]
     if fits:
         return replace(finding, likely=f"{title}: this is {'; or '.join(fits)}")
-    if parts > 1 and ((got.double() - parts * exact).abs() <= parts * tolerance).all():
+    if parts > 1 and ((got.double() - parts * exact).abs() <= parts * slack).all():
         return replace(
             finding,
             likely=f"{title}: exactly m = {parts} times the reference. The loss of a microbatch is "
@@ -207,7 +207,7 @@ def wrong_gradient(
     return replace(finding, likely=f"{title}: {finding.likely}")
 
 
-def _is(got: torch.Tensor, other: torch.Tensor | None, tolerance: torch.Tensor) -> bool:
+def _is(got: torch.Tensor, other: torch.Tensor | None, slack: torch.Tensor) -> bool:
     if other is None or got.shape != other.shape:
         return False
-    return bool(((got.double() - other).abs() <= tolerance).all())
+    return bool(((got.double() - other).abs() <= slack).all())

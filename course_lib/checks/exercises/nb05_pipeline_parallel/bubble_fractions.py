@@ -10,9 +10,8 @@ from course_lib.checks.answers import plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, numbers
+from course_lib.checks.tolerance import EXACT
 from course_lib.text import counted
-
-_EXACT = 1e-9
 
 
 def _bubble_cases(rng: random.Random) -> list[Case]:
@@ -35,7 +34,7 @@ def _judge_bubble(case: Case, observation: Observation) -> Finding | None:
             got=shown(answered),
         )
     total, ideal = (p - 1) / (m + p - 1), (p - 1) / m
-    if close(got[0], total, _EXACT) and close(got[1], ideal, _EXACT):
+    if close(got[0], total, EXACT) and close(got[1], ideal, EXACT):
         return None
     return Finding(
         _bubble_cause(got, p, m),
@@ -46,7 +45,7 @@ def _judge_bubble(case: Case, observation: Observation) -> Finding | None:
 
 def _bubble_cause(got: list, p: int, m: int) -> str:
     def is_(of_total: float, of_ideal: float) -> bool:
-        return close(got[0], of_total, _EXACT) and close(got[1], of_ideal, _EXACT)
+        return close(got[0], of_total, EXACT) and close(got[1], of_ideal, EXACT)
 
     total, ideal = (p - 1) / (m + p - 1), (p - 1) / m
     causes = [
@@ -74,9 +73,9 @@ def _bubble_cause(got: list, p: int, m: int) -> str:
         ),
     ]
     fits = [cause for applies, cause in causes if applies]
-    if close(got[0], total, _EXACT) and not fits:
+    if close(got[0], total, EXACT) and not fits:
         fits = ["the first number is right, and the second is a multiple of the working time"]
-    elif close(got[1], ideal, _EXACT) and not fits:
+    elif close(got[1], ideal, EXACT) and not fits:
         fits = ["the second number is right, and the first is a share of all the time"]
     return "; or ".join(fits) or (
         f"the pipeline takes {counted(m + p - 1, 'step')} here, and a stage works in {m} of them"

@@ -22,6 +22,7 @@ from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observatio
 from course_lib.checks.numbers import close, number
 from course_lib.checks.reference import Reference
 from course_lib.checks.shares import by_rank, each
+from course_lib.checks.tolerance import share_of_largest
 from course_lib.text import counted, listed
 
 _RELATIVE = 1e-5  # torch's own clipping adds 1e-6 to the norm
@@ -169,7 +170,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 if gradient is None or not gradient.numel():
                     continue
                 want = gradient.double() * factor
-                slack = torch.full_like(want, relative * float(want.abs().max()))
+                slack = share_of_largest(want, relative)
                 looks = {"the gradient as it was, not clipped": gradient} if factor < 1 else {}
                 finding = compare.mismatch(
                     seen[kind][number_], Reference(want, slack, gradient.dtype), rank, looks

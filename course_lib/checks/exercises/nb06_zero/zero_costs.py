@@ -15,10 +15,9 @@ from course_lib.checks.answers import plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, numbers
+from course_lib.checks.tolerance import EXACT
 from course_lib.simulate import model_state_bytes, step_traffic_elements
 from course_lib.text import counted
-
-_EXACT = 1e-9
 
 
 def _cases(rng: random.Random) -> list[Case]:
@@ -45,14 +44,14 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 got=shown(answered),
             )
         want = (model_state_bytes(1, n, stage), step_traffic_elements(1, stage) * (n - 1) / n)
-        if not close(got[0], want[0], _EXACT):
+        if not close(got[0], want[0], EXACT):
             return Finding(
                 _bytes_cause(got[0], stage, n),
                 input=title,
                 expected=f"{want[0]:.6g} bytes per parameter",
                 got=f"{got[0]:.6g}",
             )
-        if abs(got[1] - want[1]) > _EXACT:
+        if abs(got[1] - want[1]) > EXACT:
             return Finding(
                 _sent_cause(got[1], want[1], stage, n),
                 input=title,
@@ -71,16 +70,16 @@ def _bytes_cause(got: float, stage: int, n: int) -> str:
             "// leaves out what does not divide, and / is the division of numbers of any kind",
         ),
         (
-            stage == 3 and close(got, 16 / n**2, _EXACT),
+            stage == 3 and close(got, 16 / n**2, EXACT),
             "the three parts shrink n-fold each, so their sum does too: once, not twice",
         ),
         (
-            any(close(got, model_state_bytes(1, n, other), _EXACT) for other in range(4)),
+            any(close(got, model_state_bytes(1, n, other), EXACT) for other in range(4)),
             "this is another stage: 1 shards the optimizer, 2 the gradients too, 3 the parameters "
             "too",
         ),
         (
-            close(got, _with_optimizer(8, stage, n), _EXACT),
+            close(got, _with_optimizer(8, stage, n), EXACT),
             "Adam's two moments are 8 bytes, and mixed precision keeps an fp32 copy: 4 more",
         ),
     ]
@@ -104,12 +103,12 @@ def _with_optimizer(
 def _sent_cause(got: float, want: float, stage: int, n: int) -> str:
     if got == (3 if stage == 3 else 2):
         return "a rank has its own part already: of every pass it sends (n-1)/n"
-    if stage in (1, 2) and close(got, 3 * (n - 1) / n, _EXACT):
+    if stage in (1, 2) and close(got, 3 * (n - 1) / n, EXACT):
         return (
             "an all-reduce (2) and an all-gather (1) is what the careless stage 1 sends; with a "
             "reduce-scatter it is 1 + 1"
         )
-    if stage == 3 and close(got, 2 * (n - 1) / n, _EXACT):
+    if stage == 3 and close(got, 2 * (n - 1) / n, EXACT):
         return "stage 3 gathers the parameters twice, for forward and for backward"
     return "count the passes over the model: a reduce-scatter or an all-gather is one"
 

@@ -13,9 +13,6 @@ from ._axes import (
     groups,
 )
 
-EXACT = 1e-9
-
-
 FEW_BYTES = 400  # some numbers, not a gradient
 
 

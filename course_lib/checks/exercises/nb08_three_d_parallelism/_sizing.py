@@ -6,8 +6,7 @@ from typing import Any
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.checks.numbers import close, number
-
-EXACT = 1e-9
+from course_lib.checks.tolerance import EXACT
 
 
 def on_rank(answer: Callable, case: Case) -> Any:

@@ -20,8 +20,9 @@ from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
+from course_lib.checks.tolerance import EXACT
 
-from ._across_axes import EXACT, MESHES, SHORT, few_bytes, groups_of_mesh, is_short, open
+from ._across_axes import MESHES, SHORT, few_bytes, groups_of_mesh, is_short, open
 from ._axes import (
     Sizes,
     coordinates,
