@@ -4,6 +4,8 @@ To read in this order:
 
     training         ThreeD: one rank's part of a GPT in training
     stages           which layers each pipeline stage has
+    replica_rows     which rows of the batch each replica takes
+    zero             ZeRO over the ranks with the same weights
     long_sequences   what it takes for a context axis
     compatibility    what does not go together, and why
 

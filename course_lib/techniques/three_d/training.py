@@ -28,7 +28,6 @@ import torch.distributed as dist
 from course_lib.techniques.expert_parallel import (
     ExpertGroups,
     ExpertParallelGPT,
-    ExpertZero,
     average_gradients,
     equal_start,
     mixtures_of,
@@ -44,16 +43,12 @@ from course_lib.techniques.tensor_parallel import (
     TensorParallelGPT,
     WholeGPT,
 )
-from course_lib.techniques.zero.zero1 import Zero1
-from course_lib.techniques.zero.zero2 import Zero2
-from course_lib.techniques.zero.zero3 import Zero3
 
 from .compatibility import check
 from .long_sequences import Sequences, loss_over
 from .replica_rows import rows_of
 from .stages import Stages, ends_of, layers_of, paths_of, split_stages
-
-_ZERO = {1: Zero1, 2: Zero2, 3: Zero3}
+from .zero import Zero, shard_over_replicas, trainings_in
 
 
 class ThreeD:
@@ -72,7 +67,8 @@ class ThreeD:
     not go together.
 
     experts: the groups of the experts, where the model has some.
-    optimizer: of all parameters of this rank; None with ZeRO, whose trainings are in `zeros`.
+    optimizer: of all parameters of this rank; None with ZeRO.
+    zeros: trainings by ZeRO, of which each has its own group: none, one, or one more for experts.
     """
 
     def __init__(
@@ -121,22 +117,19 @@ class ThreeD:
         )
         for mixture in mixtures_of(self.stages):
             mixture.loss_scale = 1 / num_microbatches(schedule)
-        self.zero: Zero1 | Zero2 | Zero3 | ExpertZero | None = None
+        self.zeros: list[Zero] = []
         self.optimizer: torch.optim.Optimizer | None = None
-        if zero and self.experts:
-            self.zero = ExpertZero(
-                self.stages, make_optimizer, self.experts, zero, master_dtype=master_dtype
+        self.stepping: Any
+        if zero:
+            self.stepping = shard_over_replicas(
+                self.stages, make_optimizer, zero, self.replicas, self.experts, master_dtype
             )
-        elif zero:
-            self.zero = _ZERO[zero](
-                self.stages, make_optimizer, self.replicas, master_dtype=master_dtype
-            )
+            self.zeros = trainings_in(self.stepping)
         else:
             if self.experts:
                 equal_start(self.stages, self.experts)
             trainable = [p for p in self.pipeline.parameters() if p.requires_grad]
-            self.optimizer = make_optimizer([{"params": trainable}])
-        self.stepping: Any = self.zero or self.optimizer
+            self.optimizer = self.stepping = make_optimizer([{"params": trainable}])
 
     def train_step(
         self,
@@ -155,17 +148,10 @@ class ThreeD:
         """
         self.stepping.zero_grad()
         loss = self.pipeline.train_step(*self.part_of(tokens, targets, documents))
-        if self.experts and self.zero is None:
+        if self.experts and not self.zeros:
             average_gradients(self.stages, self.experts)
         self.stepping.step()
         return self._tell_loss(loss)
-
-    @property
-    def zeros(self) -> list[Zero1 | Zero2 | Zero3]:
-        """The trainings by ZeRO, of which each has its own group: none, one, or one for experts."""
-        if isinstance(self.zero, ExpertZero):
-            return [self.zero.dense, self.zero.experts]
-        return [] if self.zero is None else [self.zero]
 
     def _parallel(self, model: WholeGPT) -> TensorParallelGPT:
         """The parts of the model over the tensor axis, and of its experts over the expert axis."""

@@ -10,7 +10,8 @@ To read in this order:
     buckets              gradients reduce-scattered while backward goes on
     zero2                gradients too, bucket by bucket
     zero3_unit           parameters that are whole only while they are needed
-    zero3                parameters too, fetched ahead of their use
+    prefetch             and that begin to travel before
+    zero3                parameters too
 
 Needs of its neighbours: collectives (fusion, broadcast, torch_compat), make_optimizer.
 

@@ -7,10 +7,7 @@
         reduce_scatter(gradients)               to a shard on each rank
     step of the shards                          and there is nothing to send afterwards
 
-Hooks do the same to any model, and fetch one unit ahead:
-
-    forward     unshard 0 | run 0, unshard 1 | reshard 0, run 1, unshard 2 | ...
-    backward    unshard 2 | run 2, unshard 1 | reshard 2, reduce-scatter 2, run 1, unshard 0 | ...
+Hooks do the same to any model, and fetch one unit ahead (prefetch.py).
 
 A rank holds an N-th of parameters, gradients and optimizer state, and besides them the units that
 run, are fetched or are sent at the moment. The parameters travel twice, for forward and for
@@ -33,6 +30,7 @@ from torch.autograd.graph import register_multi_grad_hook
 from course_lib.techniques.make_optimizer import MakeOptimizer
 
 from .buckets import ScatteredBucket
+from .prefetch import Prefetcher
 from .training import ShardedTraining
 from .zero3_unit import TrainingState, Unit, blocks, divide, tensors_in
 
@@ -85,8 +83,7 @@ class Zero3(ShardedTraining):
                 for parameter in bucket.flat.parameters:
                     ready = partial(self._ready, unit, bucket)
                     parameter.register_post_accumulate_grad_hook(ready)
-        self.order: list[Unit] = []  # in which the last forward pass called the units
-        self.called: list[Unit] = []  # by the forward pass going on
+        self.prefetcher = Prefetcher()
         self.travelling: list[ScatteredBucket] = []
         self.in_backward = False  # the model as a whole
         self.zero_grad()
@@ -100,8 +97,7 @@ class Zero3(ShardedTraining):
     def _before_forward(self, unit: Unit, module: nn.Module, args: tuple, kwargs: dict) -> None:
         unit.start_unshard()
         if not self.in_backward:  # there, activation checkpointing runs a part again
-            self._prefetch(unit, +1)
-            self.called.append(unit)
+            self.prefetcher.forward(unit)
             inputs = [t for t in tensors_in((args, kwargs)) if t.grad_fn is not None]
             if torch.is_grad_enabled():
                 unit.training_state, unit.calls = TrainingState.FORWARD, unit.calls + 1
@@ -119,7 +115,7 @@ class Zero3(ShardedTraining):
         if not nodes or (self.free_after_forward and unit is not self.root):
             unit.reshard()
         if unit is self.root and not self.in_backward:
-            self.order, self.called = self.called, []
+            self.prefetcher.end_forward()
             if not nodes:
                 self._reshard_all()
 
@@ -139,7 +135,7 @@ class Zero3(ShardedTraining):
             # First the last unit's gradients travel, then the next one's parameters, when this
             # one's activations are mostly free: not all of it takes up memory at one time.
             self._arrive()
-            self._prefetch(unit, -1)
+            self.prefetcher.backward(unit)
 
     @torch.no_grad()
     def _after_backward(self, unit: Unit) -> None:
@@ -165,14 +161,8 @@ class Zero3(ShardedTraining):
         self._arrive()
         for unit in self.units.values():
             unit.training_state, unit.calls = TrainingState.IDLE, 0
-        self.in_backward, self.called = False, []
-
-    def _prefetch(self, unit: Unit, direction: int) -> None:
-        """Begin to unshard what the last forward pass ran after (+1) or before (-1) this unit."""
-        if unit in self.order:
-            neighbour = self.order.index(unit) + direction
-            if 0 <= neighbour < len(self.order):
-                self.order[neighbour].start_unshard()
+        self.in_backward = False
+        self.prefetcher.forget_calls()
 
     def _send(self, unit: Unit) -> None:
         self._arrive()
