@@ -9,13 +9,13 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_lib.observe.handles import Handles
 from course_lib.observe.journal import JournalWriter
 from course_lib.observe.threads import ThreadState
 from course_lib.ranks import RankError, collect
 from tests.observe.events import event
+from tests.observe.nested_mode import Nested
 
 N = 3
 
@@ -242,15 +242,6 @@ def test_messages_and_groups_tell_global_ranks():
 
 
 # ---------------------------------------------------------------------------------------------
-
-
-class Nested(TorchDispatchMode):
-    @classmethod
-    def _should_skip_dynamo(cls):
-        return False  # not worth loading torch's compiler
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
 
 
 def in_odd_places():

@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_lib.ranks import RankError, collect
+from tests.observe.nested_mode import Nested
 
 
 def line(function, text: str) -> int:
@@ -272,15 +272,6 @@ def other_ways_to_wait():
     work = dist.all_reduce(x, async_op=True)
     work.get_future().wait()
     x.add_(1)
-
-
-class Nested(TorchDispatchMode):
-    @classmethod
-    def _should_skip_dynamo(cls):
-        return False  # not worth loading torch's compiler
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
 
 
 def with_other_modes_and_tensors():

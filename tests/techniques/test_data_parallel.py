@@ -11,29 +11,10 @@ from torch import nn
 from torch.profiler import record_function
 
 from course_lib.models import NASTY_MODELS, batches, tiny_gpt, train
-from course_lib.models.nasty import INPUTS, OUTPUTS
 from course_lib.models.tiny_gpt import token_loss
 from course_lib.ranks import RankError, collect
 from course_lib.techniques.data_parallel import DataParallel, NaiveDataParallel
-
-STEPS = 10
-
-
-def data(samples: int, steps: int = STEPS) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    generator = torch.Generator().manual_seed(5)
-
-    def numbers(width: int) -> torch.Tensor:
-        return torch.randn(samples, width, generator=generator, dtype=torch.float64)
-
-    return [(numbers(INPUTS), numbers(OUTPUTS)) for _ in range(steps)]
-
-
-def mse(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return nn.functional.mse_loss(model(x), y)
-
-
-def sgd(parameters) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9, weight_decay=0.01)
+from tests.techniques.regression import data, mse, sgd
 
 
 def wrapped(make, **options) -> tuple[DataParallel, torch.optim.Optimizer]:

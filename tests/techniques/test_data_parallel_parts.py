@@ -16,6 +16,7 @@ from course_lib.techniques.data_parallel.buckets import Bucket, assign_buckets
 from course_lib.techniques.data_parallel.clipping import clip_gradients
 from course_lib.techniques.data_parallel.sampler import ShardSampler
 from course_lib.techniques.data_parallel.uneven_inputs import agree
+from tests.techniques.regression import mse, sgd
 
 # -------------------------------------------------------------------------------------------------
 # Buckets
@@ -62,14 +63,6 @@ def test_a_gradient_is_a_view_of_its_bucket() -> None:
 def numbers(samples: int, width: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(samples + width)
     return torch.randn(samples, width, generator=generator, dtype=torch.float64)
-
-
-def mse(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return nn.functional.mse_loss(model(x), y)
-
-
-def sgd(params) -> torch.optim.Optimizer:
-    return torch.optim.SGD(params, lr=0.05, momentum=0.9)
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5])

@@ -8,35 +8,18 @@ import torch.distributed as dist
 from torch import nn
 
 from course_lib.models import NASTY_MODELS, batches, tiny_gpt, train
-from course_lib.models.nasty import INPUTS, OUTPUTS
 from course_lib.ranks import RankError, collect
 from course_lib.techniques.collectives import broadcast_state, ring_all_reduce
 from course_lib.techniques.collectives.fusion import fuse, fused_all_reduce, pack, unfuse
 from course_lib.techniques.data_parallel import DistributedOptimizer
+from tests.techniques.regression import data, mse, sgd
 
 STEPS = 4
 
 
-def data(samples: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    generator = torch.Generator().manual_seed(5)
-
-    def numbers(width: int) -> torch.Tensor:
-        return torch.randn(samples, width, generator=generator, dtype=torch.float64)
-
-    return [(numbers(INPUTS), numbers(OUTPUTS)) for _ in range(STEPS)]
-
-
-def mse(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return nn.functional.mse_loss(model(x), y)
-
-
-def sgd(parameters) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9, weight_decay=0.01)
-
-
 @pytest.mark.parametrize("world_size", [1, 2, 3, 5])
 def test_equals_one_process(world_size: int) -> None:
-    steps, per_rank = data(15), 15 // world_size
+    steps, per_rank = data(15, STEPS), 15 // world_size
     cases = [(name, buffer_bytes) for name in NASTY_MODELS for buffer_bytes in (8, 2**20)]
 
     def train_one(name: str, buffer_bytes: int):
@@ -70,7 +53,7 @@ def test_without_the_broadcast_ranks_stay_different() -> None:
     def forgot():
         model = NASTY_MODELS["odd"](dist.get_rank())
         optimizer = DistributedOptimizer(sgd(model.parameters()), model)
-        for x, y in data(4):
+        for x, y in data(4, STEPS):
             optimizer.zero_grad()
             mse(model, x, y).backward()
             optimizer.step()
@@ -127,7 +110,7 @@ def test_it_takes_any_all_reduce() -> None:
         model = NASTY_MODELS["tied"](0)
         optimizer = DistributedOptimizer(sgd(model.parameters()), model, 64, **options)
         rank = dist.get_rank()
-        for x, y in data(6):
+        for x, y in data(6, STEPS):
             optimizer.zero_grad()
             mse(model, x[rank::3], y[rank::3]).backward()
             optimizer.step()

@@ -8,7 +8,6 @@ import torch.distributed as dist
 from torch import nn
 
 from course_lib.models import NASTY_MODELS, train
-from course_lib.models.nasty import INPUTS, OUTPUTS
 from course_lib.ranks import RankError, collect
 from course_lib.techniques.parameter_server import (
     HashRing,
@@ -23,26 +22,10 @@ from course_lib.techniques.parameter_server import (
     by_range,
     by_tensor,
 )
+from tests.techniques.regression import data, mse, sgd
 
 STEPS = 10
 MANY = 60.0  # seconds; for a machine with other things to do
-
-
-def data(samples: int, steps: int = STEPS) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    generator = torch.Generator().manual_seed(5)
-
-    def numbers(width: int) -> torch.Tensor:
-        return torch.randn(samples, width, generator=generator, dtype=torch.float64)
-
-    return [(numbers(INPUTS), numbers(OUTPUTS)) for _ in range(steps)]
-
-
-def mse(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return nn.functional.mse_loss(model(x), y)
-
-
-def sgd(parameters) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9, weight_decay=0.01)
 
 
 def adam(parameters) -> torch.optim.Optimizer:

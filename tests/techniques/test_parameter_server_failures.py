@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from torch import nn
 
 from course_lib.models import NASTY_MODELS, train
 from course_lib.models.nasty import INPUTS, OUTPUTS
@@ -26,6 +25,7 @@ from course_lib.techniques.parameter_server import (
     by_range,
 )
 from course_lib.techniques.parameter_server.messages import Kind
+from tests.techniques.regression import mse, sgd
 
 MANY = 60.0  # seconds; for a machine with other things to do
 STEPS = 6
@@ -36,14 +36,6 @@ def batch(task: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(task)
     shapes = ((BATCH, INPUTS), (BATCH, OUTPUTS))
     return tuple(torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes)
-
-
-def mse(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return nn.functional.mse_loss(model(x), y)
-
-
-def sgd(parameters) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
 
 
 class Dead(Exception):

@@ -8,7 +8,8 @@ import torch.distributed as dist
 from torch import nn
 
 from course_lib.models import NASTY_MODELS
-from course_lib.models.nasty import INPUTS, OUTPUTS
+from tests.techniques import regression
+from tests.techniques.regression import mse, sgd
 
 STEPS, SAMPLES = 10, 60  # 60 samples divide over 1 to 5 ranks
 Parameters = dict[str, torch.Tensor]
@@ -18,29 +19,16 @@ def adamw(groups) -> torch.optim.Optimizer:
     return torch.optim.AdamW(groups, lr=0.02, weight_decay=0.1)
 
 
-def sgd(groups) -> torch.optim.Optimizer:
-    return torch.optim.SGD(groups, lr=0.05, momentum=0.9, weight_decay=0.01)
-
-
 OPTIMIZERS = {"adamw": adamw, "sgd": sgd}
 
 
 def data(steps: int = STEPS) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Batches of which each rank takes its rows, by `mine`."""
-    generator = torch.Generator().manual_seed(5)
-
-    def numbers(width: int) -> torch.Tensor:
-        return torch.randn(SAMPLES, width, generator=generator, dtype=torch.float64)
-
-    return [(numbers(INPUTS), numbers(OUTPUTS)) for _ in range(steps)]
+    return regression.data(SAMPLES, steps)
 
 
 def mine(batch: torch.Tensor) -> torch.Tensor:
     return batch.chunk(dist.get_world_size())[dist.get_rank()]
-
-
-def mse(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return nn.functional.mse_loss(model(x), y)
 
 
 def two_groups(model: nn.Module) -> list[dict]:

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from course_lib.checks.exercise import Finding
+
 
 class Operations(TorchDispatchMode):
     """Counts the multiplications and additions of matrix products, however they are written.
@@ -45,3 +47,13 @@ class Operations(TorchDispatchMode):
 
 _MATRIX_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
 _VECTOR_PRODUCTS = frozenset({"mv", "addmv", "dot", "vdot"})
+
+
+def computed_in_vain(why: str, rank: int, most: int, products: int) -> Finding:
+    """On a rank whose numbers and traffic are right, more was computed than there is to do."""
+    return Finding(
+        f"the numbers and the traffic are right, but {why}",
+        rank,
+        expected=f"{most} multiplications and additions at most in matrix products",
+        got=f"{products}",
+    )

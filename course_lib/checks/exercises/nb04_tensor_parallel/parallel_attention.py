@@ -16,6 +16,7 @@ import torch.distributed as dist
 
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercises._refusals import heads_refused
 from course_lib.checks.inputs import normal
 from course_lib.checks.reference import added, gradient
 from course_lib.checks.shares import along
@@ -170,25 +171,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         return wrong_values(case, observation, _exact(case)) or one_each_way(
             observation, t, case.data["x"].nbytes
         )
-    for rank, seen in enumerate(observation.values):
-        if "refused" not in seen:
-            return Finding(
-                f"{heads} heads cannot be shared by {t} ranks: raise a ValueError before anything "
-                "is sent",
-                rank,
-                expected="ValueError",
-                got="a result",
-            )
-        if not (str(heads) in seen["refused"] and str(t) in seen["refused"]):
-            return Finding(
-                "a ValueError helps only if it names both numbers",
-                rank,
-                expected=f"a message with {heads} and {t} in it",
-                got=seen["refused"] or "an empty message",
-            )
-        if observation.trace.of(rank):
-            return Finding("raise the ValueError before anything is sent", rank)
-    return None
+    return heads_refused(case, observation, heads)
 
 
 EXERCISE = Exercise(

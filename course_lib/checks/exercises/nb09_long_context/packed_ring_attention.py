@@ -17,7 +17,7 @@ import torch.distributed as dist
 from course_lib.checks.answers import plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises._operations import Operations
+from course_lib.checks.exercises._operations import Operations, computed_in_vain
 
 from ._attention import Tensors, differs, shuffled, striped, zigzag
 from ._attention import plain as plain_split
@@ -133,13 +133,11 @@ def _computed_in_vain(case: Case, observation: Observation, visible: Visible) ->
         blocks = sum(bool(visible(rank, other).any()) for other in range(n))
         most = blocks * 4 * batch * heads * tokens * tokens * size
         if seen["products"] > most:
-            return Finding(
-                "the numbers and the traffic are right, but this rank computes with blocks in "
-                f"which its queries see nothing: they see something in {blocks} of {n}",
-                rank,
-                expected=f"{most} multiplications and additions at most in matrix products",
-                got=f"{seen['products']}",
+            why = (
+                "this rank computes with blocks in which its queries see nothing: they see "
+                f"something in {blocks} of {n}"
             )
+            return computed_in_vain(why, rank, most, seen["products"])
     return None
 
 

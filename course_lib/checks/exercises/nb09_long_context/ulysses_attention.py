@@ -19,7 +19,8 @@ from course_lib.checks import traffic_limits
 from course_lib.checks.answers import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises._operations import Operations
+from course_lib.checks.exercises._operations import Operations, computed_in_vain
+from course_lib.checks.exercises._refusals import heads_refused
 from course_lib.text import counted
 
 from ._attention import Tensors, attend, causal, differs, sequence
@@ -54,8 +55,9 @@ def _on_rank(answer: Callable, case: Case) -> Any:
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
-    if case.data["q"].shape[1] % case.world_size:
-        return _refused(case, observation)
+    heads = case.data["q"].shape[1]
+    if heads % case.world_size:
+        return heads_refused(case, observation, heads)
     q, k, v = (case.data[name] for name in ("q", "k", "v"))
     tokens = torch.arange(q.shape[2])
     exact, _ = attend(q, k, v, causal(tokens, tokens))
@@ -96,29 +98,6 @@ def _mistakes(case: Case, rank: int, exact: torch.Tensor) -> Tensors:
     }
 
 
-def _refused(case: Case, observation: Observation) -> Finding | None:
-    n, heads = case.world_size, case.data["q"].shape[1]
-    for rank, seen in enumerate(observation.values):
-        if "refused" not in seen:
-            return Finding(
-                f"{heads} heads cannot be shared by {n} ranks: raise a ValueError before anything "
-                "is sent",
-                rank,
-                expected="ValueError",
-                got="a result",
-            )
-        if not (str(heads) in seen["refused"] and str(n) in seen["refused"]):
-            return Finding(
-                "a ValueError is of use if it names both numbers",
-                rank,
-                expected=f"a message with {heads} and {n} in it",
-                got=seen["refused"] or "an empty message",
-            )
-        if observation.trace.of(rank):
-            return Finding("the ValueError should come before anything is sent", rank)
-    return None
-
-
 def _too_much(case: Case, observation: Observation) -> Finding | None:
     n, (batch, heads, tokens, size) = case.world_size, case.data["q"].shape
     local = case.data["q"].nbytes // n
@@ -129,13 +108,8 @@ def _too_much(case: Case, observation: Observation) -> Finding | None:
             return finding
         most = 4 * batch * heads // n * tokens * tokens * size
         if seen["products"] > most:
-            return Finding(
-                "the numbers and the traffic are right, but this rank computed too much: of "
-                f"{heads} heads it has {heads // n}",
-                rank,
-                expected=f"{most} multiplications and additions at most in matrix products",
-                got=f"{seen['products']}",
-            )
+            why = f"this rank computed too much: of {heads} heads it has {heads // n}"
+            return computed_in_vain(why, rank, most, seen["products"])
     return None
 
 

@@ -13,6 +13,7 @@ import torch
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercises._refusals import BOTH_NUMBERS
 from course_lib.text import counted
 
 from ._attention import plain as plain_split
@@ -66,7 +67,7 @@ def _refused(got: Any, length: int, n: int, rank: int) -> Finding | None:
     if str(length) in text and (str(n) in text or str(2 * n) in text):
         return None
     return Finding(
-        "a ValueError is of use if it names both numbers",
+        BOTH_NUMBERS,
         input=asked,
         expected=f"a message with {length}, and {n} or {2 * n}, in it",
         got=text or "an empty message",
