@@ -1,5 +1,6 @@
 """The networks that go through a pipeline in the checks, and their gradients in one process."""
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -12,9 +13,12 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from course_lib.checks import compare, reference, tolerance
+from course_lib.checks.answers import kind_of
 from course_lib.checks.exercise import Case, Finding
 from course_lib.checks.marks import label_of, moment
+from course_lib.checks.numbers import close, number
 
+_LOSS = 1e-4
 _SLACK = 1e-4  # of the largest gradient of a parameter: float32 through a few layers
 FROZEN = "frozen"
 PASS = label_of("pass")
@@ -205,6 +209,24 @@ def wrong_gradient(
         likely = f"{title}: all zeros. Is what arrived here the gradient of what was sent?"
         return replace(finding, likely=likely)
     return replace(finding, likely=f"{title}: {finding.likely}")
+
+
+def wrong_loss(
+    returned: Any, loss: float, rank: int, rule: str, mistakes: Mapping[str, float] | None = None
+) -> Finding | None:
+    """Why what a rank returned is not the loss of the batch; None if it is.
+
+    rule: who returns what. mistakes: what it may be instead.
+    """
+    got = number(returned)
+    if got is None:
+        return Finding(rule, rank, expected=f"{loss:.6g}", got=kind_of(returned))
+    if close(got, loss, _LOSS):
+        return None
+    fits = [why for why, other in (mistakes or {}).items() if close(got, other, _LOSS)]
+    causes = [NAN] if math.isnan(got) else fits[:1]
+    likely = ", and ".join([rule, *causes])
+    return Finding(likely, rank, expected=f"{loss:.6g}", got=f"{got:.6g}")
 
 
 def _is(got: torch.Tensor, other: torch.Tensor | None, slack: torch.Tensor) -> bool:

@@ -7,7 +7,6 @@ run_schedule(row, module, inputs, targets, loss) -> mean loss on the last rank, 
     .grad. The passes run in the order of the row.
 """
 
-import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -19,13 +18,11 @@ from course_lib.checks import traffic_limits
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract, Waits
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
 from course_lib.checks.shares import by_rank, only
 from course_lib.text import counted
 
 from ._networks import (
     FROZEN,
-    NAN,
     Gradients,
     loss_of,
     moved,
@@ -34,12 +31,10 @@ from ._networks import (
     other_losses,
     stage_module,
     wrong_gradient,
+    wrong_loss,
     wrong_parameters,
 )
 from ._tables import Op, shown
-
-_LOSS = 1e-4
-
 
 _WAITING = (
     "dist.send waits until the other side receives, and in 1F1B that side is sending too: begin "
@@ -169,17 +164,10 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 expected="None",
                 got=kind_of(returned),
             )
-    got = number(observation.values[last]["returned"])
-    if got is None or not close(got, loss, _LOSS):
-        likely = "the last rank returns the mean of the microbatches' losses"
-        if got is not None and close(got, m * loss, _LOSS):
-            likely += ", and this is their sum"
-        elif got is not None and math.isnan(got):
-            likely += f", and {NAN}"
-        elif got is not None and close(got, loss / m, _LOSS):
-            likely += ", and this is divided by m twice"
-        shown_ = kind_of(observation.values[last]["returned"]) if got is None else f"{got:.6g}"
-        return Finding(likely, last, expected=f"{loss:.6g}", got=shown_)
+    mistakes = {"this is their sum": m * loss, "this is divided by m twice": loss / m}
+    rule = "the last rank returns the mean of the microbatches' losses"
+    if finding := wrong_loss(observation.values[last]["returned"], loss, last, rule, mistakes):
+        return finding
     return _order(case, observation) or _in_flight(case, observation) or _traffic(case, observation)
 
 

@@ -6,7 +6,6 @@ two_stage_step(module, inputs, targets, loss) -> the loss on rank 1, None on ran
     in .grad. Rank 0 sends one activation, rank 1 one gradient, and nothing else travels.
 """
 
-import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -18,12 +17,10 @@ from course_lib.checks import traffic_limits
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
 from course_lib.checks.shares import by_rank, only
 
 from ._networks import (
     FROZEN,
-    NAN,
     loss_of,
     moved,
     network_data,
@@ -31,10 +28,9 @@ from ._networks import (
     other_losses,
     stage_module,
     wrong_gradient,
+    wrong_loss,
     wrong_parameters,
 )
-
-_LOSS = 1e-4
 
 
 def _cases(rng: random.Random) -> list[Case]:
@@ -86,13 +82,8 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             expected="None",
             got=kind_of(returned[0]),
         )
-    got = number(returned[1])
-    if got is None or not close(got, loss, _LOSS):
-        likely = "rank 1 returns the loss of the batch"
-        if got is not None and math.isnan(got):
-            likely += f", and {NAN}"
-        shown = kind_of(returned[1]) if got is None else f"{got:.6g}"
-        return Finding(likely, 1, expected=f"{loss:.6g}", got=shown)
+    if finding := wrong_loss(returned[1], loss, 1, "rank 1 returns the loss of the batch"):
+        return finding
     for rank, seen in enumerate(observation.values):
         if seen["passes"] != ["F0", "B0"]:
             forwards = sum(name.startswith("F") for name in seen["passes"])
