@@ -1,4 +1,19 @@
-"""Verdicts: take the learner's function, run it on real ranks, say what is right or wrong."""
+"""Verdicts: take the learner's function, run it on real ranks, say what is right or wrong.
+
+In the order in which to read, each line by itself:
+
+    what learners call   check, hint, unsolved; lookup, registry, notebook, progress
+    an exercise          exercise, contract, seeds, shares; exercises/ has them all
+    a whole check        check_here, whole_check, sharing
+    run an answer        run_answer; on a rank watching, answers, groups, hearing, marks, hashes
+    judge it             judging, verdict; forbidden_operations, traffic_limits, laws
+      its tensors        reference, tolerance, compare, likely_causes, glimpse
+      its numbers        numbers, formulas, decisions
+      after a failure    answer_source, torch_words
+    for exercises        inputs
+    when it counts       sandbox
+    checks of checks     known_answers
+"""
 
 from .check import check
 from .hint import hint

@@ -1,5 +1,14 @@
 """One source per lesson becomes the student's notebook with holes and the executed solution.
 
+In the order in which to read, each line by itself:
+
+    a lesson       lesson, holes, cell_ids; statements for what a check enforces
+    notebooks      notebooks, course; outputs, kernels, leaks, nbval_plugin
+    learners       status, status_shown, start_page
+    hand out       bundle, release, nbgrader_export
+    hand in        grading
+    new ones       new_exercise
+
 Names load their modules when first used: a learner who asks for the status needs no builder.
 """
 

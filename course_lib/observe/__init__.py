@@ -8,6 +8,17 @@
 
 Learners write plain torch.distributed; nothing is wrapped. Ranks append plain events to a journal
 while things happen, and every number is a pure function of these.
+
+In the order in which to read, each line by itself:
+
+    what is recorded    events, journal; calls for what an operator means, frames for whose line
+    on a rank           recorder, dispatch_hooks, stopwatch, threads; handles for who waits
+      memory            memory_tracker, effects
+      races             buffers_in_flight, memory_overlap, operator_watch
+      other mistakes    argument_checks, gradients; silent_mistakes and event_wording say them
+    all ranks           trace; traffic, algorithms, matching, memory, arrivals
+      times             timeline, measured, hidden_communication, timing
+      for Perfetto      chrome
 """
 
 from .arrivals import arrivals

@@ -1,4 +1,14 @@
-"""Run a function on N real ranks from a notebook cell: start, watch, explain, clean up."""
+"""Run a function on N real ranks from a notebook cell: start, watch, explain, clean up.
+
+In the order in which to read, each line by itself:
+
+    a call          run_ranks, and magic for %%ranks; devices, results
+    on its way      shipping, unsendable; rundir for the folder through which all speak
+    the processes   launcher, launcher_client, prctl; rank is the life of one
+    meanwhile       watch; capture for what they print, torch_warnings, progress
+    at its end      conclude, errors, shared_failure; recorder_warnings
+    a report        failure_report, diagnosis for why ranks are stuck; sources, wording, layout
+"""
 
 import os
 import sys

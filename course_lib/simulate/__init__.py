@@ -5,13 +5,15 @@ In the order in which to read, each line by itself:
     machines       hardware, cluster
     collectives    costs, collectives; data_parallel and convnets for a step that overlaps
     models         transformer, mixture, models
-    memory         memory, offload; calculators for what DeepSpeed and Megatron print; memory_jobs
+    memory         memory, offload; calculators for what DeepSpeed and Megatron print
     schedules      engine, pipeline; blocking for sends that wait
+    decisions      memory_jobs, pipeline_jobs: all ways to run a job, and what each costs
     recordings     programs, transfers, replaying
     planning       planner, plan_search, plan_remedies, plans
       what it adds up   software, training_programs; plan_stages, plan_memory, plan_traffic,
                         layer_traffic, plan_time
-      is it right?      published (published_run, _megatron, _dense, _experts), accuracy
+      is it right?      published, accuracy; published_run, published_megatron, published_dense,
+                        published_experts
       your own          contest, scoring, rules_of_thumb
 """
 

@@ -5,8 +5,8 @@
         values v  | grads   v  |
               worker 0  worker 1  worker 2  pull, compute, push (worker, filters)
 
-To read in this order: key_ranges, placement, consistency, range_clocks, messages, shard, inbox,
-server, worker, filters. Runs on gloo, whose `recv` can take a message of any rank.
+To read in this order: key_ranges, placement, job, consistency, range_clocks, messages, shard,
+inbox, server, worker, filters. Runs on gloo, whose `recv` can take a message of any rank.
 
 Needs of its neighbours: make_optimizer.
 

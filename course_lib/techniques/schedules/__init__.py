@@ -11,7 +11,7 @@ in which to read them:
     interleaved  about 1/v of that bubble,           more in flight, v times the messages
     zero_bubble  ZB-H1: a third of 1F1B's idle time, memory as 1F1B
     by_name      all of them, by the names that papers give them
-    validity     what makes a schedule right
+    validity     what makes a schedule right, of which sizes
 
 (p-1)/m, also in use, is the same idle time as a part of the working time.
 
