@@ -4,13 +4,13 @@ In the order in which to read, each line by itself:
 
     what learners call   check, hint, unsolved; lookup, registry, notebook, progress
     an exercise          exercise, contract, seeds, shares; exercises/ has them all
-    a whole check        check_here, whole_check, sharing
-    run an answer        run_answer; on a rank watching, answers, groups, hearing, marks, hashes
+    a whole check        check_here, whole_check, shared_launches
+    run an answer        run_answer; on a rank run_cases, answers, groups, marks, hashes
     judge it             judging, verdict; forbidden_operations, traffic_limits, laws
       its tensors        reference, tolerance, compare, likely_causes, glimpse
       its numbers        numbers, formulas, decisions
-      after a failure    answer_source, torch_words
-    for exercises        inputs
+      after a failure    answer_source, torch_errors
+    for exercises        inputs, arriving_messages
     when it counts       sandbox
     checks of checks     known_answers
 """

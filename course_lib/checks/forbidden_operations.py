@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from course_lib.observe import Frame, Trace
-from course_lib.ranks.sources import location_of, text_of
+from course_lib.ranks.source_location import location_of, text_of
 from course_lib.text import listed
 
 from .exercise import Finding

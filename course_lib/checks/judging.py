@@ -10,7 +10,7 @@ from .exercise import Breach, Case, Clue, Exercise, Finding, Observation
 from .forbidden_operations import course_answer, forbidden
 from .laws import Law, same_objects
 from .run_answer import Trouble
-from .torch_words import cause_of
+from .torch_errors import cause_of
 
 
 def judge_trouble(case: Case, trouble: Trouble, others_passed: bool = False) -> Finding:

@@ -17,8 +17,8 @@ from .answer_source import late_binding, never_emptied, recv_for_its_tensor
 from .exercise import Breach, Case, Exercise, Observation
 from .laws import all_laws
 from .laws._law import Law
+from .run_cases import SPAN, Unusable, asked_signature, run_cases
 from .shares import share
-from .watching import SPAN, Unusable, asked_signature, run_cases
 
 _START_SECONDS = 10.0  # the most that a fresh Python takes to import torch
 UNATTEMPTED = "not attempted yet"  # what the holes of the student notebooks raise

@@ -20,7 +20,7 @@ from .exercise import Breach, Case, Exercise, Finding
 from .judging import judge_case, judge_trouble, told
 from .laws import Law, all_laws
 from .run_answer import Job, Outcome
-from .sharing import Launch, launches
+from .shared_launches import Launch, launches
 from .verdict import Failure, Verdict
 
 Collect = Callable[[Sequence[Job]], Generator[Outcome, None, None]]

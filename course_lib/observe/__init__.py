@@ -13,11 +13,11 @@ In the order in which to read, each line by itself:
 
     what is recorded    events, journal; calls for what an operator means, frames for whose line
     on a rank           recorder, dispatch_hooks, stopwatch, threads; handles for who waits
-      memory            memory_tracker, effects
+      memory            memory_tracker, operator_effects
       races             buffers_in_flight, memory_overlap, operator_watch
       other mistakes    argument_checks, gradients; silent_mistakes and event_wording say them
     all ranks           trace; traffic, algorithms, matching, memory, arrivals
-      times             timeline, measured, hidden_communication, timing
+      times             timeline, measured_timeline, hidden_communication, timing
       for Perfetto      chrome
 """
 

@@ -22,10 +22,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import silent_mistakes
 from .buffers_in_flight import InFlightBuffers
 from .calls import Call
-from .effects import Effects, effects, tensors
 from .events import CommEvent, Frame
 from .frames import learners
 from .gradients import CutGradients
+from .operator_effects import Effects, effects, tensors
 
 Warn = Callable[..., None]
 """warn(kind, message, where, issued_at)"""

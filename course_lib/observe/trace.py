@@ -11,7 +11,7 @@ from .chrome import chrome_events
 from .events import Block, CommEvent, ComputeSpan, Frame, Label, RankWarning
 from .journal import RankJournal
 from .matching import Matching, match
-from .measured import measured
+from .measured_timeline import measured
 from .memory import Memory
 from .timeline import Timeline
 from .traffic import Traffic

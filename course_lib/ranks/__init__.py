@@ -7,7 +7,8 @@ In the order in which to read, each line by itself:
     the processes   launcher, launcher_client, prctl; rank is the life of one
     meanwhile       watch; capture for what they print, torch_warnings, progress
     at its end      conclude, errors, shared_failure; recorder_warnings
-    a report        failure_report, diagnosis for why ranks are stuck; sources, wording, layout
+    a report        failure_report, diagnosis for why ranks are stuck
+      its words     source_location, wording, report_width
 """
 
 import os

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from .layout import clipped
+from .report_width import clipped
 
 # What gloo and c10d log on their own account; it says nothing about the learner's program, and
 # carries times and addresses.

@@ -7,12 +7,13 @@ from typing import Any
 
 from course_lib.observe import Frame, Trace, read_trace
 
-from . import capture, shipping, sources
+from . import capture, shipping
 from .diagnosis import silent_mismatches
 from .errors import Failure, RankError, RankInterrupt, RankTimeout, RunRecord
 from .failure_report import write_report
 from .results import RankResults
 from .rundir import RunDir
+from .source_location import learners_frames, read_dump
 from .watch import Outcome
 
 # What gloo raises on a rank whose partner has died or disagreed: a consequence, never the cause.
@@ -68,7 +69,7 @@ def conclude(
 def _failure(run_dir: RunDir, outcome: Outcome, rank: int, trace: Trace | None) -> Failure:
     if outcome.delivered.get(rank) == "failure":
         told = json.loads(run_dir.of(rank, "failure").read_bytes())
-        where = sources.learners_frames([Frame(*frame) for frame in told["frames"]])
+        where = learners_frames([Frame(*frame) for frame in told["frames"]])
         what = f"{told['type']}: {told['message']}".removesuffix(": ")
         if _SEVERED.search(what):
             return Failure(rank, "severed", _LOST, where)
@@ -80,7 +81,7 @@ def _failure(run_dir: RunDir, outcome: Outcome, rank: int, trace: Trace | None) 
         return Failure(rank, told["kind"], what, where, told["traceback"])
 
     dump = run_dir.of(rank, "stack").read_text() if run_dir.of(rank, "stack").exists() else ""
-    where = sources.learners_frames(sources.read_dump(dump))
+    where = learners_frames(read_dump(dump))
     if rank == outcome.flooded:
         return Failure(rank, "stuck", "printed without end", where)
     if rank not in outcome.exited:

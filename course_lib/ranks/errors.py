@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from course_lib import shown
 from course_lib.observe import Frame, RankWarning, Trace
 
-from .layout import fitted
+from .report_width import fitted
 
 
 @dataclass(frozen=True)

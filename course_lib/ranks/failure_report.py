@@ -6,9 +6,9 @@ from course_lib.observe import CommEvent, Frame, RankWarning, Trace
 
 from .diagnosis import SHIFTS_MESSAGES, Cause, advice, diagnose
 from .errors import Failure, RunRecord
-from .layout import clipped, fits, wrapped
 from .recorder_warnings import once_each
-from .sources import location_of, text_of
+from .report_width import clipped, fits, wrapped
+from .source_location import location_of, text_of
 from .watch import Outcome
 from .wording import describe, plural, ranks_text
 

@@ -2,7 +2,7 @@
 
 from course_lib.observe import RankWarning
 
-from .layout import wrapped
+from .report_width import wrapped
 from .wording import ranks_text
 
 

@@ -20,7 +20,7 @@ from course_lib.observe import Trace, read_trace
 from .launcher_client import Launcher, LauncherEnded
 from .progress import Bar
 from .rundir import RunDir
-from .sources import read_dump
+from .source_location import read_dump
 
 _TICK = 0.25
 _START = 60.0  # the most that starting the processes may take; the time-out counts from there

@@ -488,10 +488,10 @@ def exchange(tensor):
     shipping.codec = shipping.Codec(lambda value: b"\\0\\0\\0\\4null", lambda payload: None)
     return tensor
 """,
-    "watching patched": """
-from course_lib.checks import watching
+    "the run of cases patched": """
+from course_lib.checks import run_cases
 def exchange(tensor):
-    watching._Watched.__call__ = lambda self, *a, **k: a[0]
+    run_cases._Watched.__call__ = lambda self, *a, **k: a[0]
     return tensor
 """,
     "torch.equal patched": """

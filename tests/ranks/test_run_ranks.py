@@ -282,7 +282,7 @@ def test_a_lost_host_is_replaced() -> None:
 def test_what_is_imported_ahead_does_no_harm() -> None:
     collect(rank_sum, 1)
     launcher = psutil.Process(running_launcher().process.pid)
-    checks = [f"course_lib.checks.{name}" for name in ("laws", "watching", "registry")]
+    checks = [f"course_lib.checks.{name}" for name in ("laws", "run_cases", "registry")]
     import_ahead("no_such_module", *checks)
     import_ahead(*checks)
     assert list(collect(rank_sum, 2)) == [1.0, 1.0]

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.observe import CommEvent, Recorder
-from course_lib.ranks.sources import location_of, text_of
+from course_lib.ranks.source_location import location_of, text_of
 
 from ._law import Law
 from ._snapshot import leaves, same

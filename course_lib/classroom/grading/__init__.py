@@ -3,7 +3,7 @@
 In the order of a submission's life:
 
     submissions      find the students and their files, whatever platform packed them
-    transplant       read the cells of a notebook, and take the answers out of them
+    extract_answers  read the cells of a notebook, and take the answers out of them
     newest_version   which notebook counts for which lesson
     assignment       put an answer into the untouched lesson: the program that is run
     settings, batch  run all answers of all students, several at a time

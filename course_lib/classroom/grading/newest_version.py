@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from .assignment import Assignment
+from .extract_answers import Answers, Unreadable, read_cells, read_script, take_answers
 from .submissions import Found, Submission
-from .transplant import Answers, Unreadable, read_cells, read_script, take_answers
 
 
 class Sorted:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from .transplant import is_notebook
+from .extract_answers import is_notebook
 
 LARGEST = 64 * 2**20  # bytes of one notebook
 _MOST_FILES = 2000  # of one student

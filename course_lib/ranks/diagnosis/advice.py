@@ -6,7 +6,7 @@ import torch.distributed as dist
 
 from course_lib.observe import Frame
 from course_lib.ranks.errors import Failure
-from course_lib.ranks.sources import text_of
+from course_lib.ranks.source_location import text_of
 
 _NO_KEYBOARD = "A rank has no keyboard: pass what it needs as an argument, run_ranks(fn, n, value)."
 _ADVICE = {

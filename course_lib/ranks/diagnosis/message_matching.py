@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from course_lib.observe import CommEvent, Trace
-from course_lib.ranks.sources import location_of
+from course_lib.ranks.source_location import location_of
 from course_lib.ranks.wording import bytes_text, describe, plural, ranks_text
 
 from .cause import Cause

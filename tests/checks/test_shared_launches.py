@@ -6,7 +6,7 @@ import pytest
 
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation, innermost
 from course_lib.checks.run_answer import Job
-from course_lib.checks.sharing import launches
+from course_lib.checks.shared_launches import launches
 from course_lib.observe import CommEvent, Label, Trace
 
 

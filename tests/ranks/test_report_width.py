@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.ranks.layout import WIDTH, clipped, fits, wrapped
+from course_lib.ranks.report_width import WIDTH, clipped, fits, wrapped
 
 WORDS = "rank 1 sends 5 float32 in cell [{}], line 3 and nobody takes them, so it waits; " * 3
 

@@ -5,7 +5,7 @@ import torch
 from torch.distributed.distributed_c10d import _check_single_tensor
 from torch.utils.checkpoint import checkpoint
 
-from course_lib.checks.torch_words import cause_of
+from course_lib.checks.torch_errors import cause_of
 
 
 def hooks_a_frozen_parameter():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from course_lib.observe.effects import effects
+from course_lib.observe.operator_effects import effects
 
 aten = torch.ops.aten
 
