@@ -10,7 +10,7 @@ import pytest
 from course_lib.checks.registry import all_exercises
 from tests.mutants.__main__ import main
 from tests.mutants.changes import changes
-from tests.mutants.same import SAME
+from tests.mutants.equivalent import SAME
 from tests.mutants.score import Fate, Mutant, fates, mutants, put_to_the_check
 
 BLAME = all_exercises()["blame"]
@@ -151,11 +151,11 @@ def test_what_is_explained_is_tried_only_where_its_exercise_is_named(monkeypatch
     monkeypatch.setattr("tests.mutants.__main__.SAME", {"blame": {}})
     assert main(["--jobs", "1"]) == 0
     assert tried == [mutant for mutant in mutants(BLAME) if not mutant.why_same]
-    assert "same.py" not in capsys.readouterr().out
+    assert "equivalent.py" not in capsys.readouterr().out
     tried.clear()
     assert main(["blame", "--jobs", "1"]) == 0
     assert tried == mutants(BLAME)
-    assert "same.py" in capsys.readouterr().out
+    assert "equivalent.py" in capsys.readouterr().out
 
 
 def test_what_passed_is_tried_again_when_the_library_has_changed(three, tmp_path, monkeypatch):

@@ -4,6 +4,6 @@ To read in this order:
 
     changes     the small changes: a statement left out, + for -, a wait dropped, ...
     answers     a lesson's own answer as a program, whole or with one change
-    same        changes after which the answer is as right as before, each with its reason
+    equivalent  changes after which the answer is as right as before, each with its reason
     score       all mutants put to the checks, in parallel, and what has been tried before kept
 """

@@ -1,7 +1,7 @@
 """Print how many small changes of each right answer its check rejects; 1 if any survives.
 
-Those of which `same` says why they are the same answer are counted and not tried, except where
-exercises are named.
+Those of which `equivalent` says why they are the same answer are counted and not tried, except
+where exercises are named.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from course_lib.checks.registry import all_exercises
 from course_lib.text import table
 
-from .same import SAME
+from .equivalent import SAME
 from .score import Fate, fates, mutants
 
 
@@ -44,7 +44,7 @@ def _tell(fate: Fate, number: int, count: int) -> None:
     print(f"{'SURVIVED' if fate.survived else 'rejected'} {number}/{count} {fate.mutant.exercise}")
     print(f"    line {change.line}: {change.key}", flush=True)
     if fate.explained_in_vain:
-        print("    and tests/mutants/same.py says that it is the same answer", flush=True)
+        print("    and tests/mutants/equivalent.py says that it is the same answer", flush=True)
     if not fate.passed:
         print("    " + fate.message.replace("\n", "\n    "), flush=True)
 

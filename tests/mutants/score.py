@@ -30,7 +30,7 @@ from course_lib.observe import Trace
 
 from .answers import answer
 from .changes import Change, changes
-from .same import SAME
+from .equivalent import SAME
 
 _ROOT = Path(course_lib.__file__).parent
 KEPT = Path(__file__).parents[2] / "build" / "mutants.json"
