@@ -164,9 +164,9 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 expected="None",
                 got=kind_of(returned),
             )
-    mistakes = {"this is their sum": m * loss, "this is divided by m twice": loss / m}
+    wrong = {"this is their sum": m * loss, "this is divided by m twice": loss / m}
     rule = "the last rank returns the mean of the microbatches' losses"
-    if finding := wrong_loss(observation.values[last]["returned"], loss, last, rule, mistakes):
+    if finding := wrong_loss(observation.values[last]["returned"], loss, last, rule, wrong):
         return finding
     return _order(case, observation) or _in_flight(case, observation) or _traffic(case, observation)
 
