@@ -12,8 +12,8 @@ In the order in which to read, each line by itself:
     planning       planner, plan_search, plan_remedies, plans
       what it adds up   software, training_programs; plan_stages, plan_memory, plan_traffic,
                         layer_traffic, plan_time
-      is it right?      published, accuracy; published_run, published_megatron, published_dense,
-                        published_experts
+      is it right?      published, accuracy; published_run, published_megatron,
+                        published_megatron_core, published_dense, published_experts
       your own          contest, scoring, rules_of_thumb
 """
 
