@@ -48,6 +48,7 @@ def leave_cores() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def pytest_configure() -> None:
+def pytest_load_initial_conftests() -> None:
+    """Before any of them loads torch, which looks once how many threads it may have."""
     use_ipc()
     leave_cores()

@@ -1,7 +1,5 @@
 """Recomputing: the same gradients, less kept, at most a third more computed."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import nn
@@ -16,14 +14,6 @@ from course_lib.techniques.activation_checkpointing import (
 )
 
 LAYERS, HIDDEN, BATCH = 9, 32, 4
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # for models this small, more of them only wait for each other
-    yield
-    torch.set_num_threads(threads)
 
 
 def model_with(k: int | None):

@@ -1,6 +1,5 @@
 """16 bits with fp32 masters: what they keep, what is lost without them, and loss scaling."""
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pytest
@@ -14,14 +13,6 @@ from course_lib.techniques.mixed_precision import LossScaler, MixedPrecision
 from course_lib.techniques.zero1 import Zero1
 from course_lib.techniques.zero2 import Zero2
 from course_lib.techniques.zero3 import Zero3
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # for models this small, more of them only wait for each other
-    yield
-    torch.set_num_threads(threads)
 
 
 def sgd(groups) -> torch.optim.Optimizer:
