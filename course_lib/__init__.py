@@ -17,6 +17,7 @@ _HOMES = {
     "hint": "course_lib.checks",
     "guessed": "course_lib.checks",
     "solved": "course_lib.checks",
+    "whose": "course_lib.checks",
     "yours_or": "course_lib.checks",
 }
 

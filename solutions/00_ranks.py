@@ -36,7 +36,7 @@ import os
 import torch
 import torch.distributed as dist
 
-from course_lib import RankTimeout, check, guessed, hint, run_ranks, solved, yours_or
+from course_lib import RankTimeout, check, guessed, hint, run_ranks, solved, whose, yours_or
 
 # %% [markdown]
 # At hand: [a glossary](../docs/glossary.md), [the torch calls](../docs/torch_calls.md) and
@@ -323,8 +323,8 @@ print(results.trace.traffic())
 #   dtype of what arrives.
 # - Both ends name each other: `dst=1` on rank 0, `src=0` on rank 1. A `send` without its `recv`
 #   goes nowhere.
-# - Both calls **block**: each comes back when the other rank has taken part: the message has been
-#   handed over to it.
+# - Both calls **block**: each comes back only when the other rank has taken part and the message
+#   has been handed over.
 #
 # The table is what a recorder saw. It watches your plain `torch.distributed` calls from outside: 3
 # float32 values are 12 bytes. The checks use it too. They know what your ranks sent, not only what
@@ -640,10 +640,11 @@ def collect_all(all_gather):
 
 my_broadcast = yours_or(broadcast_by_sends, dist.broadcast)
 my_all_gather = yours_or(all_gather_by_sends, all_gather_by_pytorch)
+BROADCAST, ALL_GATHER = f"{whose(my_broadcast)} broadcast", f"{whose(my_all_gather)} all-gather"
 runs = {
-    "your broadcast": run_ranks(spread_from_0, 4, my_broadcast),
+    BROADCAST: run_ranks(spread_from_0, 4, my_broadcast),
     "dist.broadcast": run_ranks(spread_from_0, 4, dist.broadcast),
-    "your all-gather": run_ranks(collect_all, 4, my_all_gather),
+    ALL_GATHER: run_ranks(collect_all, 4, my_all_gather),
     "dist.all_gather": run_ranks(collect_all, 4, all_gather_by_pytorch),
 }
 for name, run in runs.items():
@@ -706,8 +707,8 @@ def all_to_all(x):
 
 
 COLLECTIVES = {  # and how many numbers each rank puts in
-    "your broadcast": (broadcast, 1),
-    "your all-gather": (lambda x: torch.cat(my_all_gather(x)), 1),
+    BROADCAST: (broadcast, 1),
+    ALL_GATHER: (lambda x: torch.cat(my_all_gather(x)), 1),
     "dist.all_gather": (lambda x: torch.cat(all_gather_by_pytorch(x)), 1),
     "dist.all_reduce": (all_reduce, 1),
     "dist.reduce_scatter": (reduce_scatter, 4),
@@ -783,7 +784,7 @@ def then_train(trace):
 
 
 replayed = {
-    "your broadcast": then_train(run_ranks(spread_from_0, 8, my_broadcast).trace),
+    BROADCAST: then_train(run_ranks(spread_from_0, 8, my_broadcast).trace),
     "dist.broadcast, as a tree": then_train(run_ranks(spread_from_0, 8, dist.broadcast).trace),
 }
 print("your guesses:", guessed(guess_one_by_one, guess_tree))

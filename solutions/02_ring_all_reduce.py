@@ -40,7 +40,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from course_lib import check, guessed, hint, run_ranks, solved, yours_or
+from course_lib import check, guessed, hint, run_ranks, solved, whose, yours_or
 from course_lib.simulate import costs
 
 torch.set_num_threads(1)  # this kernel leaves the cores to the ranks
@@ -431,7 +431,8 @@ def with_pytorch(tensor):
 
 
 my_ring = yours_or(ring_all_reduce, collectives.ring_all_reduce)
-ways = {"your ring": my_ring, "dist.all_reduce": with_pytorch}
+RING = f"{whose(my_ring)} ring"
+ways = {RING: my_ring, "dist.all_reduce": with_pytorch}
 if solved(gather_broadcast_all_reduce):
     ways = {"through rank 0": gather_broadcast_all_reduce, **ways}
 runs = {name: run_ranks(sum_1000_values, 4, way) for name, way in ways.items()}
@@ -475,7 +476,7 @@ def four_values():
 
 
 small = run_ranks(four_values, 4)
-moving_values(small.trace, *zip(*small, strict=True), title="your ring")
+moving_values(small.trace, *zip(*small, strict=True), title=RING)
 
 # %% [markdown]
 # The recording has times as well. Here is your ring with a tensor of 8 MB. Each rank is drawn as a
@@ -508,7 +509,7 @@ ring_trace = run_ranks(second_call, 4, my_ring, 2_000_000).trace.within("add")
 received = [event for event in ring_trace.of(0) if event.op == "recv"]
 print(f"rank 0 received {len(received)} messages of {received[0].nbytes:,} bytes")
 print("your guesses:", guessed(guess_messages, guess_additions))
-schedule_gantt(ring_trace.timeline(), "your ring, as it ran here", unit="s")
+schedule_gantt(ring_trace.timeline(), f"{RING}, as it ran here", unit="s")
 
 # %% [markdown]
 # **Explain.** Six messages: three that are added, three that are only put in their place. You
@@ -1117,7 +1118,7 @@ def halving_doubling_seconds(nodes, per_node, size):
 
 
 recorded = {
-    "your ring": (my_ring, ring_seconds),
+    RING: (my_ring, ring_seconds),
     "tree": (collectives.tree_all_reduce, tree_seconds),
     "halving-doubling": (collectives.halving_doubling_all_reduce, halving_doubling_seconds),
 }
@@ -1229,6 +1230,14 @@ explore(on_more_devices, megabytes=[0.01, 0.1, 1, 10, 100, 1000], gpus_per_node=
 # The Baidu article of 2017 says that the cost "is constant and independent of the number of GPUs",
 # and then adds: if bandwidth is the only factor. Lessons often keep the first half. Here are both
 # terms.
+#
+# **Predict.** 1 MB, with $\alpha$ = 50 µs and 25 Gbit/s as before. On how many ranks do the
+# latencies take longer than the bytes: on 8 already, on 64, on 512, or never?
+
+# %%
+### BEGIN SOLUTION
+guess_latency_longer = 8
+### END SOLUTION
 
 # %%
 print("ranks  messages |  1 MB: latency  bandwidth |  553 MB: latency  bandwidth")
@@ -1239,12 +1248,13 @@ for ranks in (2, 8, 64, 512, 4096):
         bandwidth = costs.ring_all_reduce(ranks, size, 0.0, BETA)
         row += f" |  {latency * 1e3:10.2f} ms  {bandwidth * 1e3:6.2f} ms"
     print(row)
+print("your guess:", guessed(guess_latency_longer))
 
 # %% [markdown]
-# The bandwidth term doubles from 2 ranks to many and then stands still: true. The latency term
-# grows with every rank. It overtakes the other near $n = S\beta/\alpha$: at 6 ranks for 1 MB, at
-# 3,500 for VGG-16. So the claim is right for large tensors on moderate clusters, and wrong for
-# small tensors anywhere. That is why fusion exists, why trees exist, and why hierarchical
+# **Explain.** The bandwidth term doubles from 2 ranks to many and then stands still: true. The
+# latency term grows with every rank. It overtakes the other near $n = S\beta/\alpha$: at 6 ranks
+# for 1 MB, at 3,500 for VGG-16. So the claim is right for large tensors on moderate clusters, and
+# wrong for small tensors anywhere. That is why fusion exists, why trees exist, and why hierarchical
 # all-reduce exists.
 #
 # The messages are not only a formula. Count them:
@@ -1288,7 +1298,6 @@ exact = sum(values_of(rank).double() for rank in range(4))
 
 different = int((sums[0] != serial).sum())
 print(f"{different} of 1003 sums differ from the serial sum")
-print("your guess:", guessed(guess_different))
 print("largest relative error of the ring:  ", f"{((sums[0] - exact) / exact).abs().max():.1e}")
 print("largest relative error of the serial:", f"{((serial - exact) / exact).abs().max():.1e}")
 print("all ranks have the same bits:", all(torch.equal(sums[0], other) for other in sums))

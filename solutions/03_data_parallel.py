@@ -42,7 +42,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib import check, guessed, hint, run_ranks, solved, yours_or
+from course_lib import check, guessed, hint, run_ranks, solved, whose, yours_or
 from course_lib.simulate import LINKS, costs, dgx_a100, replay
 
 torch.set_num_threads(1)  # this kernel leaves the cores to the ranks
@@ -61,8 +61,8 @@ status_view()
 # ## 1. The problem, as a number
 #
 # ImageNet has 1,281,167 training images. A ResNet-50 needs 90 passes over them. One P100, the GPU
-# of 2017, trains on 219 images per second. How long does that take? And with 256 of them, if
-# nothing is lost?
+# with which this was done in 2017, trains on 219 images per second. How long does that take? And
+# with 256 of them, if nothing is lost?
 
 # %%
 images, epochs, per_second = 1_281_167, 90, 219
@@ -700,7 +700,17 @@ for with_no_sync in (True, False) if solved(accumulate) else (False,):
 # ## 7. PyTorch's own, side by side
 #
 # Your buckets, the course's `DataParallel` and DDP train the GPT on two ranks: same weights, same
-# rows. The model has 408 kB of gradients.
+# rows. The model has 408 kB of gradients. Your buckets hold 128 kB; those of the other two hold 25
+# MiB, the first one 1 MiB.
+#
+# **Predict.** How many bytes does a rank all-reduce in a step, in each of the three ways? In how
+# many buckets?
+
+# %%
+### BEGIN SOLUTION
+guess_reduced = 408_000, 408_000, 408_000
+guess_buckets = 5, 1, 1
+### END SOLUTION
 
 
 # %%
@@ -745,11 +755,13 @@ for name, wrap in ways.items():
         f"{name:23} losses within 1e-5 of one process: {apart < 1e-5}; per step: "
         f"{sum(e.nbytes for e in sent) / STEPS:,.0f} bytes in buckets: {len(sent) // STEPS}"
     )
+print("your guesses:", guessed(guess_reduced, guess_buckets))
 
 # %% [markdown]
-# The same losses and the same bytes; DDP's default buckets hold the whole of so small a model. And
-# the time? Measured here, on a larger GPT, in turns, so that both meet the same disturbances. (Not
-# compared from run to run.)
+# **Explain.** The same losses and the same bytes: each gradient is sent once, however they are
+# packed. A parameter is never cut, so buckets of 128 kB are five and not four. The buckets of the
+# others have room for the whole of so small a model. And the time? Measured here, on a larger GPT,
+# in turns, so that both meet the same disturbances. (Not compared from run to run.)
 
 
 # %% tags=["nbval-ignore-output"]
@@ -939,9 +951,10 @@ for name, network in networks.items():
         lambda nbytes: costs.ring_all_reduce(512, nbytes, 14e-6, 8 / 25e9),
     )
     share = step.busy[0] / step.makespan
+    same = abs(share - efficiency(network, 512)) < 1e-9
     print(
         f"{name:13} a step of {step.makespan * 1e3:.0f} ms, of which {step.busy[0] * 1e3:.0f} ms "
-        f"compute; the same as yours: {abs(share - efficiency(network, 512)) < 1e-9}"
+        f"compute; the same by {whose(my_efficiency)} function: {same}"
     )
 
 # %% [markdown]
@@ -1096,11 +1109,11 @@ for name in ("1 GbE", "10 GbE", "25 GbE", "100 GbE", "InfiniBand NDR"):
 print("your guesses for 64:", guessed(guess_10, guess_100))
 
 # %% [markdown]
-# The network decides how near you come to N times the speed. Two GPUs on 1 Gbit/s are *slower*
-# than one. From 10 to 100 Gbit/s little is gained on many machines, since these buckets are small
-# and pay the latency of a long ring: InfiniBand wins by its 14 µs, not by its 400 Gbit/s. And the
-# number means nothing without its model and batch: with twice the rows per GPU the computation
-# doubles, the communication stays, and every entry rises.
+# The network decides how near you come to N times the speed. Two GPUs on 1 Gbit/s are *slower* than
+# one. Ten times the bandwidth, from 10 to 100 Gbit/s, makes 64 machines a third faster and 256 a
+# tenth, since these buckets are small and pay the latency of a long ring: InfiniBand wins by its 14
+# µs, not by its 400 Gbit/s. And the number means nothing without its model and batch: with twice
+# the rows per GPU the computation doubles, the communication stays, and every entry rises.
 
 # %% [markdown]
 # ## 12. Reflection, with numbers

@@ -892,7 +892,8 @@ def train_fsdp(reshard):
     return losses, held
 
 
-both = {f"your {name}": runs[name] for name in ("data_parallel", "zero1", "zero3") if name in runs}
+both = {"data_parallel": runs["data_parallel"]}
+both |= {f"your {name}": runs[name] for name in ("zero1", "zero3") if name in runs}
 both |= {
     "ZeroRedundancyOptimizer": run_ranks(train_zero_redundancy, 4, observe="memory", timeout=50),
     "FSDP2": run_ranks(train_fsdp, 4, True, observe="memory", timeout=50),

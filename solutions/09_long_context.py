@@ -91,11 +91,12 @@ print("your guess:", guessed(guess_scores_gb))
 # the first line away, and with it the square.
 #
 # The other lines stay, and they grow with the length itself. A layer keeps 34 bytes per token and
-# unit of width for its backward (in 16 bits, scores not counted). With [activation
-# checkpointing](07_less_memory.ipynb) only the inputs of the layers remain, 34 GB. But the layer
-# that is being recomputed needs its 18 GB, and the logits 67 GB. One GPU with 80 GB cannot hold
-# that, and a sequence of a million tokens takes eight times as much. *FlashAttention makes
-# attention linear in memory. It does not make one device larger.*
+# unit of width for its backward (in 16 bits, scores not counted; the count is for a GPT's layer,
+# and Llama's differs a little). With [activation checkpointing](07_less_memory.ipynb) only the
+# inputs of the layers remain, 34 GB. But the layer that is being recomputed needs its 18 GB, and
+# the logits 67 GB. One GPU with 80 GB cannot hold that, and a sequence of a million tokens takes
+# eight times as much. *FlashAttention makes attention linear in memory. It does not make one device
+# larger.*
 #
 # The batch is one sequence, so data parallelism has nothing to cut. What is left to cut is the
 # sequence itself: **context parallelism**. Each of $n$ ranks gets $1/n$ of the tokens, and all of
@@ -595,11 +596,12 @@ for name, split in splits.items():
 print("your guesses:", guessed(guess_idle_zigzag, guess_idle_striped))
 
 # %% [markdown]
-# **Explain.** With zigzag every rank sees half of every block. Of a rank with a larger number its
-# second chunk sees both chunks; of one with a smaller number, both of its own see the first. All
-# steps are the same but for the diagonal of the first. With stripes every block is a triangle, with
-# its diagonal or without: what is idle is the diagonal. Zigzag has few long pieces, which kernels
-# like; in a stripe every block needs a mask.
+# **Explain.** With zigzag every rank sees half of every block. If the block is from a rank with a
+# larger number, the first chunk of the rank that computes sees nothing of it, and the second chunk
+# sees all. If it is from a rank with a smaller number, both chunks see its first half, and neither
+# sees its second. All steps are the same but for the diagonal of the first. With stripes every
+# block is a triangle, with its diagonal or without: what is idle is the diagonal. Zigzag has few
+# long pieces, which kernels like; in a stripe every block needs a mask.
 #
 # So much for counting pairs. Is it so on real ranks? Below, four of them run the library's ring,
 # which skips what nobody sees, on 4096 tokens. A block is timed by the processor time of its
@@ -985,7 +987,7 @@ else:
     same = theirs[0][1] == [each.tolist() for each in my_zigzag(64, 4)]
     print("its split is the zigzag split:", same)
     print("bytes sent by rank 0: PyTorch's", theirs.trace.traffic().sent[0], end=", ")
-    print("yours", mine.trace.traffic().sent[0])
+    print("yours" if ring is my_ring else "the course's", mine.trace.traffic().sent[0])
 
 # %% [markdown]
 # PyTorch skips what zigzag hides without a mask: from a rank before it a rank needs only the first
@@ -1199,6 +1201,14 @@ print("your guess:", guessed(guess_stays))
 # ### "The zigzag split is balanced"
 #
 # True of one causal triangle. And of packed documents? Four of them in 4096 tokens, on four ranks:
+#
+# **Predict.** With one document the plain split is idle for 43 % of the time, and zigzag for none
+# of it. What share is idle with zigzag and four documents?
+
+# %%
+### BEGIN SOLUTION
+guess_idle_packed = 0.4
+### END SOLUTION
 
 # %%
 packed = torch.arange(4).repeat_interleave(torch.tensor([700, 1500, 300, 1596]))
@@ -1207,6 +1217,7 @@ for name in ("plain", "zigzag", "striped"):
     split = getattr(context_parallel, f"{name}_split")(4096, 4)
     one, four = (idle_share(context_parallel.work(split, documents=d)) for d in (None, packed))
     print(f"{name:30}{one:15.1%}{four:8.1%}")
+print("your guess:", guessed(guess_idle_packed))
 
 # %% [markdown]
 # False. With four documents zigzag is hardly better than the plain split: its two chunks make up

@@ -17,7 +17,16 @@ In the order in which to read, each line by itself:
 
 from .check import check
 from .hint import hint
-from .unsolved import guessed, solved, yours_or
+from .unsolved import guessed, solved, whose, yours_or
 from .verdict import CheckFailed, NotAttempted
 
-__all__ = ["CheckFailed", "NotAttempted", "check", "guessed", "hint", "solved", "yours_or"]
+__all__ = [
+    "CheckFailed",
+    "NotAttempted",
+    "check",
+    "guessed",
+    "hint",
+    "solved",
+    "whose",
+    "yours_or",
+]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib import guessed, yours_or
+from course_lib import guessed, whose, yours_or
 from course_lib.checks import unsolved
 
 
@@ -17,13 +17,14 @@ def stand_in():
 @pytest.fixture(autouse=True)
 def nothing_passed(monkeypatch):
     monkeypatch.setattr(unsolved, "_passed", {})
+    monkeypatch.setattr(unsolved, "_ready_made", [])
 
 
 def test_what_has_not_passed_is_replaced_and_that_is_said(capsys):
     assert yours_or(memory_wall, stand_in) is stand_in
     said = capsys.readouterr().out
     assert said.startswith("memory_wall has not passed in this kernel yet")
-    assert "What is called yours from here on is a ready-made one." in said
+    assert "A ready-made one takes its place." in said
 
 
 def test_what_has_passed_is_taken_in_silence(capsys):
@@ -35,6 +36,12 @@ def test_what_has_passed_is_taken_in_silence(capsys):
 def test_a_function_written_anew_has_to_pass_anew():
     unsolved.remember("memory_wall", stand_in)
     assert yours_or(memory_wall, stand_in) is stand_in
+
+
+def test_a_label_says_whose_function_it_is():
+    assert whose(yours_or(memory_wall, stand_in)) == "ready-made"
+    unsolved.remember("memory_wall", memory_wall)
+    assert whose(yours_or(memory_wall, stand_in)) == "your"
 
 
 def test_a_guess_is_printed_whatever_it_is():
