@@ -588,9 +588,9 @@ worker_timelines(reports, says="staleness", until=20)
 # the eight workers sends an eighth of its gradient. The sequential server adds up eight of these
 # and takes one step; the eventual one takes a small step with each as it comes, eight in a round.
 #
-# **Predict.** All workers are equally fast, so nobody would have to wait anyway. At the learning
-# rate with which the sequential run is fastest, how many times as many gradients does the
-# asynchronous run need to reach the same loss?
+# **Predict.** All workers are equally fast, so nobody would have to wait anyway. Of two learning
+# rates, 2 and 4, take the one with which the sequential run is faster. How many times as many
+# gradients does the asynchronous run need there to reach the same loss?
 
 # %%
 ### BEGIN SOLUTION
@@ -643,7 +643,7 @@ loss_curves(
 # %% [markdown]
 # **Explain.** At rate 2 the parameters move little in $n - 1$ steps, and stale gradients are as
 # good as fresh ones; one round fewer is no proof that they are better. At rate 4, where the
-# sequential run is fastest, they point the wrong way: the server overshoots and corrects itself,
+# sequential run is faster, they point the wrong way: the server overshoots and corrects itself,
 # again and again. A stale gradient needs a smaller step. How much smaller depends on the model and
 # on the number of workers, so this price is easily overlooked.
 
@@ -737,6 +737,8 @@ worker_timelines(few, says="lead", until=32)
 # %% [markdown]
 # Who runs ahead: at bound 0 nobody, and seven of eight wait. At bound 2 the fast ones are two tasks
 # ahead after a moment, and then go at the pace of the slow one. A bound of 8 only puts that off.
+# (The pictures end after 32 units of time. So they say 60 % of waiting for bound 2, where the table
+# has 62 % for the whole run.)
 
 # %%
 loss_curves(
@@ -883,8 +885,8 @@ staleness_explorer()
 
 # %% [markdown]
 # **Explore.** Make all workers equal, with tasks that take up to 3 times longer: which bound is
-# enough to bring waiting below 5 %? Now worker 0 slower by 8, and no chance: why does no bound
-# below infinity help for long? How do the two humps of the histogram come about?
+# enough to bring waiting below 5 %? Now worker 0 slower by 8, and nothing left to chance: why does
+# no bound below infinity help for long? How do the two humps of the histogram come about?
 #
 # <details><summary>Answers</summary>
 #
@@ -914,14 +916,14 @@ if solved(bytes_sent):
         print(f"{workers:8}" + "".join(f"{each:12.2f}" for each in seconds))
 
 # %% [markdown]
-# A GPU computes a step in a tenth of a second. With one server and 64 workers, 5 s of sending
-# follow. With as many servers as workers, or a ring, it is 0.1 to 0.2 s for any number. This is why
-# Horovod (2017, [lesson 02](02_ring_all_reduce.ipynb)) replaced servers by a ring, and why lessons
-# 03 and later know only workers.
+# Say that a GPU computes a step in a tenth of a second. With one server and 64 workers, 5 s of
+# sending follow. With as many servers as workers, or a ring, it is 0.1 to 0.2 s for any number.
+# This is why Horovod (2017, [lesson 02](02_ring_all_reduce.ipynb)) replaced servers by a ring, and
+# why lessons 03 and later know only workers.
 #
 # Where do servers remain? Where a worker needs *few* of the parameters at a time, as in section 1.
-# Then $S$ above is not the model but the part that was used. Recommendation systems with embeddings
-# of terabytes still work like this.
+# Then $S$ above is not the model but the part that was used. Some recommendation systems, with
+# embeddings of terabytes, still work like this.
 #
 # | published (OSDI 2014, section 5.1) | |
 # | --- | --- |

@@ -895,9 +895,9 @@ print("your guess:", guessed(guess_kept_gb))
 
 # %% [markdown]
 # False. Of the $sbh(34 + 5\frac{as}{h})$ bytes per layer that Korthikanti et al. count ($a$ is the
-# number of heads), $10\,sbh$ stay whole on every rank: what norms, dropout and residual sums keep,
-# and the inputs of the two column splits. With $t = 8$ these are almost half of what is left. The
-# assignment splits them too.
+# number of heads), $10\,sbh$ stay whole on every rank: what norms and dropout keep, and the inputs
+# of the two column splits. With $t = 8$ these are almost half of what is left. The assignment
+# splits them too.
 
 # %% [markdown]
 # ## 12. Reflection, with numbers

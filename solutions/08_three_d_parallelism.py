@@ -18,9 +18,13 @@
 # - say of any rank which layers, which part of them and which part of the batch it has;
 # - lay out data, tensor and pipeline parallelism so that most bytes stay inside a node;
 # - compute loss and gradient norm right where no rank has all of the model;
-# - size a run: bytes on a device, tokens that hide the traffic, and the mesh that follows;
-# - rank plans for a cluster that you do not have, by a planner of your own;
+# - size a run: the bytes on a device, and the tokens that hide the traffic;
 # - start the same program by `torchrun` on several nodes, kill a rank, and lose little.
+#
+# If you go on with the optional part, you can also
+#
+# - rank plans for a cluster that you do not have, by a planner of your own;
+# - choose a mesh by a rule, for a given model and given machines.
 #
 # **You need** lessons 03 to 07, or the library's versions of what they build. **It takes** 80
 # minutes to the end of section 8, 60 more for your own planner in section 7, and 25 for the
@@ -549,8 +553,8 @@ print(error_table(rows=TABLE_2))
 
 # %% [markdown]
 # Look at ZeRO-3 on GPT-3. From 768 to 1536 GPUs the rate of each one halves, so twice as many are
-# no faster at all. One ring of 25 GB/s carries all parameters three or four times per step, however
-# many devices share the work.
+# no faster at all. One ring of 25 GB/s carries all parameters three times per step (four times
+# where all activations are recomputed), however many devices share the work.
 #
 # Take its ranking as advice, its seconds as a guess.
 #

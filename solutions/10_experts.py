@@ -975,8 +975,8 @@ print("your guess:", guessed(guess_same))
 #
 # ### "Without a balancing loss, all tokens end up at one expert"
 #
-# **Predict.** In the training run of section 6 without balancing: what share of the rows of the
-# first layer has its busiest expert at the end?
+# **Predict.** In the training run of section 6 without balancing: what share of the first layer's
+# rows does its busiest expert have at the end?
 
 # %%
 ### BEGIN SOLUTION
