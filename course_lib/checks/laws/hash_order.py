@@ -52,8 +52,8 @@ LAW = Law(
     variations=variations,
     essential=True,
     fresh=True,
-    because="all went well while the ranks had one order of a set and one hash() of a text between "
-    "them, and this is a run in which each has its own, as on a cluster (PYTHONHASHSEED). See "
-    "`{line}`: go by a list, a dict or sorted(...)",
+    because="all went well as long as hash() of a text, and so the order of a set, was the same on "
+    "all ranks. In this run it is not, as on a cluster (PYTHONHASHSEED). See `{line}`: go by a "
+    "list, a dict or sorted(...)",
     order=1,
 )

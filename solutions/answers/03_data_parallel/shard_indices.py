@@ -102,7 +102,7 @@ def without_the_seed(samples, rank, world_size, epoch, seed):
     return shuffled(samples, epoch)[rank::world_size]
 
 
-@wrong(says="one hash() of a text between them, and this is a run in which each has its own")
+@wrong(says="the same on all ranks. In this run it is not, as on a cluster (PYTHONHASHSEED)")
 def seeded_by_the_hash_of_a_text(samples, rank, world_size, epoch, seed):
     return shuffled(samples, hash(f"{seed}, epoch {epoch}") % 2**31)[rank::world_size]
 
