@@ -6,7 +6,14 @@ from collections.abc import Iterable
 _SIZES = re.compile(
     r"(\w+): invalid tensor size at index (\d+) \(expected \((.*?),?\), got \((.*?),?\)\)"
 )
+_PRODUCT = re.compile(r"shapes cannot be multiplied \(\d+x(\d+) and (\d+)x(\d+)\)")
 _CAUSES = (
+    (
+        ("index out of range in self", "is out of bounds for dimension"),
+        "a tensor is asked for an element beyond its end. If it is only this rank's part of a "
+        "whole, an index into the whole counts from where the part begins, and some are another "
+        "rank's: look up one that is here for these, and put zeros there afterwards",
+    ),
     (
         ("cannot register a hook on a tensor that doesn't require gradient",),
         "a frozen parameter has no gradient, so it takes no hook: take those with requires_grad",
@@ -94,7 +101,35 @@ def cause_of(errors: Iterable[str]) -> str:
                 f"shape, and here they are ({one}) and, at place {index}, ({other}): are the parts "
                 "equal, padded where they have to be, and as flat as the list's?"
             )
+        if product := _PRODUCT.search(error):
+            return _cause_of_a_product(*map(int, product.groups()))
         for words, cause in _CAUSES:
             if any(each in error for each in words):
                 return cause
     return ""
+
+
+def _cause_of_a_product(columns: int, rows: int, others: int) -> str:
+    """Why there is no product of a matrix with so many columns and one of `rows` x `others`."""
+    summed = f"the product adds up over the {columns} columns of the first matrix"
+    kept = "torch keeps a weight as (outputs, inputs)"
+    found = [
+        (
+            columns == others,
+            f"{summed}, and the second, {rows} x {others}, stands the other way round: {kept}, so "
+            "F.linear(x, weight), or x @ weight.T",
+        ),
+        (
+            columns > rows > 0 and columns % rows == 0,
+            f"{summed}, and the second has only {rows} rows: it was cut along the dimension that "
+            f"is added up over. {kept}: weight.chunk(t) cuts the outputs, weight.chunk(t, 1) the "
+            "inputs",
+        ),
+        (
+            rows > columns > 0 and rows % columns == 0,
+            f"{summed}, and the second has {rows} rows: the first is a part, so take the same part "
+            f"of the second. {kept}: weight.chunk(t, 1) cuts the inputs",
+        ),
+    ]
+    causes = [cause for applies, cause in found if applies]
+    return causes[0] if len(causes) == 1 else ""

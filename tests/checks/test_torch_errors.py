@@ -73,6 +73,26 @@ def sends_no_tensor():
     _check_single_tensor(None, "tensor")  # what dist.send asks before anything else
 
 
+def a_product_the_other_way_round():
+    torch.ones(2, 8) @ torch.ones(3, 8)
+
+
+def a_product_with_a_part():
+    torch.nn.functional.linear(torch.ones(2, 8), torch.ones(6, 4))
+
+
+def a_part_with_the_whole():
+    torch.ones(2, 4) @ torch.ones(8, 6)
+
+
+def looks_up_what_is_elsewhere():
+    torch.nn.functional.embedding(torch.tensor([5]), torch.ones(3, 2))
+
+
+def indexes_what_is_elsewhere():
+    torch.ones(3, 2)[torch.tensor([5])]
+
+
 def waits_for_nothing():
     works = [None]  # as dist.all_reduce(tensor) returns
     works[0].wait()
@@ -93,12 +113,22 @@ def waits_for_nothing():
         (another_number_of_layers, "looks its names up when it runs"),
         (other_sizes, "looks its names up when it runs"),
         (waits_for_nothing, "there is no handle to wait for"),
+        (a_product_the_other_way_round, "3 x 8, stands the other way round"),
+        (a_product_with_a_part, "the second has only 4 rows: it was cut along the dimension"),
+        (a_part_with_the_whole, "the second has 8 rows: the first is a part"),
+        (looks_up_what_is_elsewhere, "look up one that is here for these"),
+        (indexes_what_is_elsewhere, "look up one that is here for these"),
     ],
 )
 def test_an_error_of_torch_gets_its_cause(mistake, says):
-    with pytest.raises((RuntimeError, AttributeError, TypeError)) as caught:
+    with pytest.raises((RuntimeError, AttributeError, TypeError, IndexError)) as caught:
         mistake()
     assert says in cause_of([f"{type(caught.value).__name__}: {caught.value}"])
+
+
+def test_nothing_is_said_of_a_product_whose_shapes_have_two_causes():
+    for sizes in ("2x8 and 4x8", "2x5 and 3x7"):
+        assert cause_of([f"mat1 and mat2 shapes cannot be multiplied ({sizes})"]) == ""
 
 
 def test_nothing_is_said_of_what_may_have_many_causes():

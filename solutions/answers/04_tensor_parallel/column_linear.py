@@ -90,3 +90,13 @@ def cut_after_products_with_vectors(x, weight, bias):
 @wrong(says="the dtype is wrong: give back the dtype that came in")
 def in_single_precision(x, weight, bias):
     return F.linear(x.float(), mine(weight).float(), mine(bias).float())
+
+
+@wrong(says="stands the other way round")
+def not_transposed(x, weight, bias):
+    return x @ mine(weight) + mine(bias)
+
+
+@wrong(says="it was cut along the dimension that is added up over")
+def cut_along_the_inputs(x, weight, bias):
+    return F.linear(x, mine(weight, 1), mine(bias))

@@ -100,3 +100,8 @@ def nothing_returned(x_part, weight, bias):
     y = x_part @ mine(weight, 1).T
     dist.all_reduce(y)
     y += bias
+
+
+@wrong(says="the first is a part, so take the same part of the second")
+def by_the_whole_weight(x_part, weight, bias):
+    return summed(x_part @ weight.T) + bias

@@ -101,3 +101,13 @@ def with_index_select(tokens, rows):
     found = torch.zeros(len(flat), rows.shape[-1], dtype=rows.dtype)
     found = found.index_add(0, places, rows.index_select(0, flat[places]))
     return megatron_g(found.view(*tokens.shape, -1))
+
+
+@wrong(says="an index into the whole counts from where the part begins")
+def whole_symbols_looked_up(tokens, rows):
+    return g(F.embedding(tokens, rows))
+
+
+@wrong(says="some are another rank's: look up one that is here for these")
+def shifted_and_not_masked(tokens, rows):
+    return g(rows[tokens - dist.get_rank() * len(rows)])
