@@ -1,11 +1,11 @@
 """Decisions, judged: what was chosen must fit into memory, and be nearly the fastest that does.
 
-A case's data holds the "job", plain numbers with its "memory" in bytes, and "seconds", what a step
-takes, by the ways to choose from.
+A case's data holds the "job", plain numbers with its "memory" in bytes; "seconds", what a step
+takes, by the ways to choose from; and "unseen", the mistakes that no case before it shows.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .exercise import Case, Finding
 
@@ -33,6 +33,21 @@ class Decision:
     device: str
     digits: int
 
+    def in_turn(self, cases: Iterable[Case]) -> list[Case]:
+        """The cases, each with what may be wrong with an answer that all before it let pass."""
+        unseen, found = tuple(self.mistakes), []
+        for case in cases:
+            found.append(replace(case, data={**case.data, "unseen": unseen}))
+            unseen = tuple(wrong for wrong in unseen if self._lets_pass(case, wrong))
+        return found
+
+    def _lets_pass(self, case: Case, wrong: str) -> bool:
+        """Whether an answer with this mistake can be right here."""
+        times, right, taken = case.data["seconds"], self.fitting(case), self.fitting(case, wrong)
+        quickest = _fastest(case, taken)
+        good = quickest <= _CLOSE * _fastest(case, right)
+        return good and any(times[way] == quickest and way in right for way in taken)
+
     def fitting(self, case: Case, wrong: str = "") -> list[Way]:
         """The ways that fit into memory, as counted with a mistake."""
         job = case.data["job"]
@@ -55,7 +70,7 @@ class Decision:
             )
         if times[way] <= _CLOSE * times[best]:
             return None
-        causes = [*self._likely(case, way), *self._narrow(case, way, best)][:_MOST]
+        causes = (self._likely(case, way) or self._narrow(case, way, best))[:_MOST]
         return Finding(
             "; or ".join(causes) or "it fits, and others that fit are faster",
             input=case.label,
@@ -65,12 +80,12 @@ class Decision:
 
     def _likely(self, case: Case, way: Way) -> list[str]:
         """The mistakes with which this way would be the fastest that fits."""
-        ways = {wrong: self.fitting(case, wrong) for wrong in self.mistakes}
+        ways = {wrong: self.fitting(case, wrong) for wrong in case.data["unseen"]}
         time = case.data["seconds"][way]
         return [
-            words
-            for wrong, words in self.mistakes.items()
-            if way in ways[wrong] and time == _fastest(case, ways[wrong])
+            self.mistakes[wrong]
+            for wrong, taken in ways.items()
+            if way in taken and time == _fastest(case, taken)
         ]
 
     def _narrow(self, case: Case, way: Way, best: Way) -> list[str]:

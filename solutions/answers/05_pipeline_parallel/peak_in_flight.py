@@ -103,7 +103,7 @@ def row_used_up(row):
     return most
 
 
-@wrong(says="an I frees nothing yet")
+@wrong(says="count +1 for F, -1 for B or W")
 def the_warm_up(row):
     return next(n for n, op in enumerate(row) if op.kind != "F")
 

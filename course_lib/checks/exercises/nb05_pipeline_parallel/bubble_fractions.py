@@ -15,7 +15,8 @@ from course_lib.text import counted
 
 
 def _bubble_cases(rng: random.Random) -> list[Case]:
-    sizes = [(4, 1), (4, 8), (1, 5), (8, 32)]
+    # With 4 and 8 each mistake gives numbers of its own, so that it can be named.
+    sizes = [(4, 8), (4, 1), (1, 5), (8, 32)]
     sizes += [(rng.randint(2, 64), rng.randint(1, 256)) for _ in range(3)]
     return [Case(1, f"p = {p}, m = {m}", {"size": (p, m)}) for p, m in sizes]
 

@@ -38,7 +38,7 @@ def _cases(rng: random.Random) -> list[Case]:
         case = _case(f"{name}, another memory and batch", job)
         if _DECISION.fitting(case):
             cases.append(case)
-    return cases
+    return _DECISION.in_turn(cases)
 
 
 def _case(name: str, job: Job) -> Case:

@@ -23,9 +23,13 @@ def _row_cases(rng: random.Random) -> list[Case]:
         return row + [Op("B", 0, i) for i in range(m - warm_up, m)]
 
     gpipe = [Op(kind, 1, i) for kind in "FB" for i in range(5)]
-    split = [Op(k, 2, i) for k, i in zip("FFIFIWIWW", (0, 1, 0, 2, 1, 0, 2, 1, 2), strict=True)]
+    # In the rows that are fixed each mistake gives a number of its own, so that it can be named.
+    halves = "F0 I0 W0 F1 I1 F2 F3 F4 I2 F5 I3 W1 W3 B4 I5 F6 W2 W5 I6 W6"
+    split = [Op(op[0], 2, int(op[1])) for op in halves.split()]
     chunks = [Op("F", c, i) for c in (0, 2) for i in range(3)]
     chunks += [Op("B", c, i) for c in (2, 0) for i in range(3)]
+    in_turn = [Op(kind, 0, i) for kind, i in zip("FFBBFB", (0, 1, 0, 1, 2, 2), strict=True)]
+    in_turn += [Op(kind, 2, i) for kind in "FB" for i in (3, 4, 5)]
     jumbled = [Op("F", 0, 2), Op("F", 0, 0), Op("B", 0, 2), Op("F", 0, 1), Op("B", 0, 0)]
     warm_up, m = rng.randint(2, 5), rng.randint(6, 60)
     return [
@@ -35,6 +39,7 @@ def _row_cases(rng: random.Random) -> list[Case]:
         _row("one microbatch after the other", alternating(0, 4)),
         _row("a backward in halves, I and W", split),
         _row("two stages on this rank", chunks),
+        _row("two stages, one after the other", in_turn),
         _row("another order", [*jumbled, Op("B", 0, 1)]),
         *(_row(f"{counted(n, 'pass', 'passes')} in some order", _drawn(rng, n)) for n in (5, 30)),
     ]

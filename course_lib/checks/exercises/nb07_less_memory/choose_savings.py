@@ -44,7 +44,7 @@ def _cases(rng: random.Random) -> list[Case]:
         ]
     name = rng.choice(list(jobs))
     drawn = _case(f"{name}, more memory", replace(jobs[name], memory=rng.uniform(1.1, 1.9) * 80e9))
-    return [*cases, drawn]
+    return _DECISION.in_turn([*cases, drawn])
 
 
 def _case(name: str, job: Job) -> Case:
