@@ -465,6 +465,14 @@ run_ranks(three_into_two, 2)
 # ### A rank leaves early
 #
 # A number should be handed down from rank 3 to rank 0. One rank has a `return` too early.
+#
+# **Predict.** Read the cell first. Which ranks wait for ever, and which one has to be mended?
+
+# %%
+### BEGIN SOLUTION
+guess_waiting = [0, 1, 2]
+guess_to_mend = 3
+### END SOLUTION
 
 
 # %%
@@ -483,6 +491,7 @@ try:
 except RankTimeout as error:
     hang = error
 print(hang.report)
+print("your guesses:", guessed(guess_waiting, guess_to_mend))
 
 # %% [markdown]
 # Three ranks hang, and all three are innocent. Rank 0 waits for rank 1, which waits for rank 2,
@@ -835,6 +844,13 @@ schedule_gantt({name: work_before(runs[name].trace) for name in runs if "gather"
 #
 # A collective is a promise: *all* ranks call it, in the same order. Here somebody wants rank 0 to
 # write a log, and puts the all-gather under the same `if`.
+#
+# **Predict.** Does it print the losses, hang on rank 0, or hang on all three?
+
+# %%
+### BEGIN SOLUTION
+guess_under_if = "hangs on rank 0"
+### END SOLUTION
 
 
 # %% tags=["raises-exception"]
@@ -846,6 +862,7 @@ def losses_for_the_log():
         print("losses:", [loss.item() for loss in losses])
 
 
+print("your guess:", guessed(guess_under_if))
 run_ranks(losses_for_the_log, 3)
 
 # %% [markdown]
@@ -961,7 +978,8 @@ for name, (size, used) in models.items():
 # 2048 / 13$ days: 9 years.
 #
 # **Broadcast at scale.** GPT-3's weights, from one rank to all the others, over a link of 200
-# Gbit/s (InfiniBand HDR) each: one by one, as yours, and in the tree of section 6.
+# Gbit/s each (InfiniBand, a network for clusters): one by one, as yours, and in the tree of section
+# 6.
 
 # %%
 link = hardware.LINKS["InfiniBand HDR"]

@@ -805,6 +805,14 @@ print("your guess:", guessed(guess_difference))
 # sequential parameter server must give the same losses. Two workers train the tiny GPT, with the
 # course's own parameter server. (You need not read the cell to follow; its last lines print what
 # counts.)
+#
+# **Predict.** In one step, how many models does the server send, how many each of the two workers,
+# and how many a rank of DDP, which all-reduces by a ring?
+
+# %%
+### BEGIN SOLUTION
+guess_sent = 2, 1, 1
+### END SOLUTION
 
 # %%
 from course_lib.models import batches, tiny_gpt
@@ -867,6 +875,7 @@ for name, runs, ranks in (
 ):
     before, after = (runs[steps].trace.traffic().sent for steps in (3, 4))
     print(f"  {name:10}", [round((after[r] - before[r]) / size, 2) for r in ranks])
+print("your guess:", guessed(guess_sent))
 
 # %% [markdown]
 # The same losses. And the same bytes for a worker as for a rank of DDP, since with two ranks

@@ -794,6 +794,14 @@ explore(
 #
 # A model does not have one gradient but one per parameter tensor, many of them tiny. ResNet-50 has
 # 161, and 107 of these are vectors of at most 2048 numbers, 8 kB.
+#
+# **Predict.** All-reduce 107 vectors of 8 kB on 32 ranks, one by one. How many times as long does
+# that take as one all-reduce of all of them in one tensor?
+
+# %%
+### BEGIN SOLUTION
+guess_times_as_long = 90
+### END SOLUTION
 
 # %%
 vector, ranks = 8_192, 32
@@ -801,12 +809,14 @@ one_by_one = 107 * costs.ring_all_reduce(ranks, vector, ALPHA, BETA)
 in_one = costs.ring_all_reduce(ranks, 107 * vector, ALPHA, BETA)
 print(f"107 vectors of 8 kB on 32 ranks: {one_by_one * 1e3:.0f} ms one by one")
 print(f"                                 {in_one * 1e3:.1f} ms packed into one tensor")
+print("your guess:", guessed(guess_times_as_long))
 
 # %% [markdown]
-# The bytes are the same. Only the latency is paid once and not 107 times. Horovod calls it **tensor
-# fusion**: copy small tensors into one buffer, all-reduce the buffer, copy the results back. Its
-# buffer was 64 MB by default, and it looked for ready tensors every 5 ms, until version 0.21
-# (November 2020); since then 128 MB and 1 ms.
+# **Explain.** The bytes are the same. Only the latency is paid once and not 107 times, and of so
+# short a message it is nearly all. Horovod calls it **tensor fusion**: copy small tensors into one
+# buffer, all-reduce the buffer, copy the results back. Its buffer was 64 MB by default, and it
+# looked for ready tensors every 5 ms, until version 0.21 (November 2020); since then 128 MB and 1
+# ms.
 #
 # ### Exercise 7: `fused_all_reduce` (●● 15 minutes)
 #
@@ -1080,9 +1090,10 @@ print(f"busbw {costs.bus_bandwidth('all_reduce', gpus, a_gigabyte, took) / 1e9:.
 # ### From 8 to 1024 GPUs
 #
 # 1024 ranks do not fit on this machine. Your recording and the formula do the rest, if they agree
-# where both exist. The cluster is made of DGX A100s: eight GPUs on NVLink in a node (3.4 µs, 300
-# GB/s each way), and between nodes InfiniBand (14 µs, 25 GB/s each way, an adapter for every GPU).
-# Ranks fill node after node.
+# where both exist. The cluster is made of DGX A100s. Such a machine, a *node* of the cluster, has
+# eight GPUs, which NVLink joins (3.4 µs, 300 GB/s each way). Between nodes there is InfiniBand (14
+# µs, 25 GB/s each way, with a network card, or *adapter*, for every GPU). Ranks fill node after
+# node.
 #
 # The formulas need one more thought: which messages leave a node? In a ring some do in every step,
 # and all wait for those. So the network sets the pace, however fast the other links are. In a tree

@@ -857,7 +857,8 @@ check(scaling_efficiency)
 # between ResNet-50 (219) and ResNet-152 (91.8) by their operations: 129. Parameters and operations
 # of every layer follow from the papers (Inception's are spread evenly here). Buffers hold 64 MB, as
 # Horovod's did then; the ring has links of 25 Gbit/s. Its latency is not published: 14 µs is what
-# NCCL assumes for RDMA, and 50 µs is usual for TCP.
+# NCCL assumes where network cards write into each other's memory (RDMA), and 50 µs is usual for
+# TCP.
 #
 # (You need not read the next cell of code. Its table says what your function says, and in brackets
 # what Horovod's authors measured.)

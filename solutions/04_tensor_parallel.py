@@ -597,6 +597,15 @@ def loss_by_your_functions():
 # The course's version is `course_lib/techniques/tensor_parallel`. PyTorch's is `parallelize_module`
 # on DTensors: a plan says which linear layers are split by columns and which by rows. It leaves
 # embedding and output whole here.
+#
+# **Predict.** The model has two layers. How many all-reduces of an activation does a step take, by
+# your functions and by PyTorch's plan?
+
+# %%
+### BEGIN SOLUTION
+guess_by_mine = 10
+guess_by_pytorch = 12
+### END SOLUTION
 
 # %%
 from course_lib.techniques.tensor_parallel import TensorParallelGPT
@@ -649,11 +658,12 @@ for name, function in (
     (sent, *_), _ = run.trace.traffic().by_operation["all_reduce"]
     print(f"{name:12} loss {loss:.4f}, gradient equal: {same}; {sums:2} all-reduces of an", end=" ")
     print(f"activation, {sent:,} bytes in all")
+print("your guesses:", guessed(guess_by_mine, guess_by_pytorch))
 
 # %% [markdown]
-# Two layers with four all-reduces, one more forward for the embedding and one backward for the
-# output layer: ten. PyTorch's plan splits neither of these two, and still sends more: it treats
-# query, key and value as three layers of their own, so the gradient of their common input is
+# **Explain.** Two layers with four all-reduces, one more forward for the embedding and one backward
+# for the output layer: ten. PyTorch's plan splits neither of these two, and still sends more: it
+# treats query, key and value as three layers of their own, so the gradient of their common input is
 # reduced three times. One f for the three is what saves it.
 #
 # **Random numbers.** With dropout a question arises that one process does not have.
@@ -719,7 +729,8 @@ sharding_explorer()
 # Here are attention and MLP from your functions, forward and backward, on eight ranks. The run is
 # small. To see GPT-3's layer, its recorded messages are scaled to GPT-3's size ($s = 2048$, $h =
 # 12288$, bfloat16), and computing takes the time that an A100 needs at half its peak. Then it is
-# replayed on three networks, and on one ten times slower.
+# replayed on three networks: NVLink, which joins the GPUs of a machine; PCIe, the bus that they are
+# plugged into; and Ethernet between machines, this also ten times slower.
 #
 # **Predict.** What share of the time do the GPUs compute, on NVLink, on PCIe, and on 100 Gbit/s
 # Ethernet between eight machines?

@@ -1166,12 +1166,20 @@ for name, make in (("GPipe", my_gpipe), ("1F1B", my_1f1b)):
 # ### "The bubble is negligible with four times as many microbatches as stages"
 #
 # The GPipe paper found it so for $M \ge 4K$ (section 2.3).
+#
+# **Predict.** Eight stages, 32 microbatches: how many per cent of all the time are idle?
+
+# %%
+### BEGIN SOLUTION
+guess_idle = 18
+### END SOLUTION
 
 # %%
 for stages in (2, 4, 8, 64):
     total, ideal = bubbles(stages, 4 * stages)
     print(f"K = {stages:2}, M = {4 * stages:3}: {total:.1%} of all the time,", end=" ")
     print(f"{ideal:.1%} of the working time")
+print("your guess for K = 8:", guessed(guess_idle))
 
 # %% [markdown]
 # A fifth of the hardware is not negligible at today's prices. The paper gives a reason for its

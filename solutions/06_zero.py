@@ -603,7 +603,16 @@ check(zero3_step)
 
 # %% [markdown]
 # With both, train the same GPT. Every method should have the losses of one process with the whole
-# batch:
+# batch.
+#
+# **Predict.** On four ranks, in fp32: how many bytes per parameter are held as parameters, as
+# gradients and for the optimizer? And how many passes does a step take?
+
+# %%
+### BEGIN SOLUTION
+guess_zero3 = 1, 1, 2
+guess_zero3_passes = 3
+### END SOLUTION
 
 
 # %%
@@ -650,13 +659,14 @@ for name, run in runs.items():
     report(name, run)
     assert torch.allclose(mean_losses(run), one_process, atol=1e-4), name
 print(f"{'one process':13} losses", " ".join(f"{loss:.3f}" for loss in one_process))
+print("your guesses for zero3:", guessed(guess_zero3, guess_zero3_passes))
 
 # %% [markdown]
-# Sixteen bytes on one GPU are four on four GPUs. The traffic is 3 passes: the parameters are
-# gathered for forward and again for backward, and the gradients are reduce-scattered. No gather is
-# needed after the optimizer's step, since the next forward pass fetches the parameters anyway. (If
-# slightly less is printed for yours: the last unit stays gathered between its forward and its
-# backward, so it is gathered only once.)
+# **Explain.** Sixteen bytes on one GPU are four on four GPUs. The traffic is 3 passes: the
+# parameters are gathered for forward and again for backward, and the gradients are
+# reduce-scattered. No gather is needed after the optimizer's step, since the next forward pass
+# fetches the parameters anyway. (If slightly less is printed for yours: the last unit stays
+# gathered between its forward and its backward, so it is gathered only once.)
 #
 # (`course_lib.techniques.zero3` does the same with hooks, for any model. That is how FSDP does it.)
 #

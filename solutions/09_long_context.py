@@ -91,12 +91,11 @@ print("your guess:", guessed(guess_scores_gb))
 # the first line away, and with it the square.
 #
 # The other lines stay, and they grow with the length itself. A layer keeps 34 bytes per token and
-# unit of width for its backward (in 16 bits, scores not counted; the count is for a GPT's layer,
-# and Llama's differs a little). With [activation checkpointing](07_less_memory.ipynb) only the
-# inputs of the layers remain, 34 GB. But the layer that is being recomputed needs its 18 GB, and
-# the logits 67 GB. One GPU with 80 GB cannot hold that, and a sequence of a million tokens takes
-# eight times as much. *FlashAttention makes attention linear in memory. It does not make one device
-# larger.*
+# unit of width for its backward (counted for a GPT in 16 bits, without scores). With [activation
+# checkpointing](07_less_memory.ipynb) only the inputs of the layers remain, 34 GB. But the layer
+# being recomputed needs its 18 GB, and the logits 67 GB. One GPU with 80 GB cannot hold that, and a
+# sequence of a million tokens takes eight times as much. *FlashAttention makes attention linear in
+# memory. It does not make one device larger.*
 #
 # The batch is one sequence, so data parallelism has nothing to cut. What is left to cut is the
 # sequence itself: **context parallelism**. Each of $n$ ranks gets $1/n$ of the tokens, and all of

@@ -93,7 +93,7 @@ EXERCISE = Exercise(
         """,
         """
         Before the loop: a flat copy of the tensor cut into n chunks (clone, then chunk), a
-        spare chunk to receive into, the two neighbours (global ranks!). In each step: start
+        spare chunk to receive into, the two neighbours, counted in the group. In each step: start
         isend of one chunk, recv into the spare, wait for the isend, add the spare to its chunk.
         After the loop chunk r is the answer.
         """,

@@ -143,7 +143,7 @@ EXERCISE = Exercise(
         """,
         """
         Write a torch.autograd.Function whose forward calls dist.all_to_all_single. Its backward
-        calls the same with the two lists in each other's places, on the gradient (contiguous), and
+        calls the same with the two lists swapped, on the gradient (contiguous), and
         returns None for whatever is no tensor.
         """,
         """

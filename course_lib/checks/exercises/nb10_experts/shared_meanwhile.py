@@ -166,8 +166,8 @@ EXERCISE = Exercise(
         and two more that depend on nothing. Where is the rank idle, waiting?
         """,
         """
-        dist.all_to_all_single(..., async_op=True) returns a handle at once. What is computed before
-        handle.wait() travels for free. The tensor that is sent must not change meanwhile.
+        dist.all_to_all_single(..., async_op=True) returns a handle at once. Until handle.wait() the
+        rows travel while you compute. The tensor that is sent must not change meanwhile.
         """,
         """
         start the exchange of rows into rows.new_empty(sum(received), C); a = shared[0](x); wait;
