@@ -47,7 +47,7 @@ def _judge_tokens(case: Case, observation: Observation) -> Finding | None:
         "`volume` is how often the parameters travel in a step: it is left out here": want / volume,
         "`volume` is what is passed: this takes 2 for it, whatever it is": want / volume * 2,
         "this is for all devices together: one device is expected": want * n,
-        "this is a 1/n of it: every device sends (n-1)/n, not 1/n": want / ring / n,
+        "this is 1/n of it: every device sends (n-1)/n, not 1/n": want / ring / n,
     }
     hint = "write down seconds to compute T tokens and seconds to send, and solve for T"
     return compare(case, observation, want, lookalikes, hint, "tokens")
