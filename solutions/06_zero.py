@@ -956,6 +956,9 @@ for name, run in both.items():
 # - **zero1** lays all gradients in a row before it sends them, 4 bytes more, and saves little at
 #   the peak. `DistributedDataParallel` has them twice as well, in `.grad` and in its buckets. With
 #   `gradient_as_bucket_view=True` a gradient is a view of the bucket, as in the course's `Zero1`.
+# - **ZeroRedundancyOptimizer** has its peak in the very first backward pass. Adam's averages, 2 of
+#   its 10 bytes, are made by the first `step()`, and most gradients do not exist yet either. What
+#   weighs there are the buffers in which `DistributedDataParallel` sends.
 #
 # **The time** (optional). Two ranks, one to a core, and a larger GPT; all methods take turns, so
 # that they meet the same disturbances. What do you expect? Times are your machine's, and no test
