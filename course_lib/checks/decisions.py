@@ -70,7 +70,7 @@ class Decision:
             )
         if times[way] <= _CLOSE * times[best]:
             return None
-        causes = (self._likely(case, way) or self._narrow(case, way, best))[:_MOST]
+        causes = [*self._likely(case, way), *self._narrow(case, way, best)][:_MOST]
         return Finding(
             "; or ".join(causes) or "it fits, and others that fit are faster",
             input=case.label,
