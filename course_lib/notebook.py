@@ -32,7 +32,7 @@ def draw_hang(error: RankTimeout | RankInterrupt) -> str:
 
 
 def draw_verdict(verdict: Verdict) -> str:
-    """The verdict as a card; an exercise that was not attempted needs none."""
+    """The verdict as a card, with the picture of a hang; one that was not attempted needs none."""
     name = verdict.exercise.name
     if verdict.failure is None:
         return verdict_card(Card(name, str(verdict).removeprefix(f"{name}: ")))
@@ -40,6 +40,7 @@ def draw_verdict(verdict: Verdict) -> str:
         return ""
     finding, outcome = verdict.failure.finding, verdict.failure.outcome
     trouble = outcome.trouble
+    stuck = trouble.run_error if trouble and isinstance(trouble.run_error, RankTimeout) else None
     return verdict_card(
         Card(
             name,
@@ -52,6 +53,7 @@ def draw_verdict(verdict: Verdict) -> str:
             by_rank=verdict.by_rank(),
             likely=finding.likely,
             report="" if trouble and trouble.kind == "signature" else verdict.failure.report,
+            picture=draw_hang(stuck) if stuck else "",
             printed="\n".join(
                 f"[rank {rank}] {line}"
                 for rank, text in sorted(outcome.printed.items())

@@ -59,6 +59,7 @@ class Trouble:
     warnings: what went silently wrong before.
     cause: what the source of the answer shows to be wrong, "" if nothing is known.
     errors: what the ranks raised, in torch's or Python's words.
+    run_error: all that is known of the run, for a picture of it. It stays in this process.
     """
 
     kind: str
@@ -66,6 +67,7 @@ class Trouble:
     warnings: list[RankWarning] = field(default_factory=list)
     cause: str = ""
     errors: list[str] = field(default_factory=list)
+    run_error: RankError | None = field(default=None, init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ def collect_job(answer: Callable, job: Job, timeout: float | None = None) -> Out
         )
     except RankError as error:
         trouble = _trouble(error, answer)
+        trouble.run_error = error
         return Outcome(trouble=trouble, printed=error.output, noted=_noted(answer))
     except ValueError as problem:  # the answer cannot be sent to another process
         return Outcome(trouble=Trouble("failed", str(problem)))

@@ -22,7 +22,7 @@ class Card:
 
     said: the rest of a sentence that begins with the name. by_rank: what is expected and what came
     on each rank that is wrong, the one that is named among them. report: what became of ranks that
-    did not end well. hints: from a nudge to what is nearly the answer.
+    did not end well. picture: of them, as HTML. hints: from a nudge to what is nearly the answer.
     """
 
     name: str
@@ -35,17 +35,20 @@ class Card:
     by_rank: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     likely: str = ""
     report: str = ""
+    picture: str = ""
     printed: str = ""
     hints: Sequence[str] = ()
 
 
 def verdict_card(card: Card) -> str:
-    """HTML without scripts; its words are those of the text form, and those of more ranks."""
+    """HTML, without scripts but for the picture's; in words the text form, and more ranks."""
     color = _PASSED if card.passed else _FAILED
     parts = [
         f"<div><b><span style='color:{color}'>{'✓' if card.passed else '✗'}</span> "
         f"{_text(card.name)}:</b> {_text(card.said)}</div>"
     ]
+    if card.picture:
+        parts.append(f"<div style='margin:6px 0'>{card.picture}</div>")
     if card.report:
         parts.append(f"<div style='{_MONO};margin:6px 0'>{_text(card.report[:_MOST])}</div>")
     parts += _grid(2, _rows(("input", _text(card.input))))

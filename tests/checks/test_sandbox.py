@@ -24,6 +24,8 @@ from course_lib.checks.sandbox.library import write_library
 from course_lib.checks.sandbox.program import Piece, Program, Undefined, define
 from course_lib.checks.sandbox.slicing import names_of, needed_statements, statements
 from course_lib.observe import CommEvent, Frame, RankWarning, Trace
+from course_lib.ranks import RankTimeout
+from course_lib.ranks.errors import RunRecord
 
 EVENT = CommEvent(
     *(0, 0, "send", "world", (0, 1), 1, 0, 8, ((2,),), "float32", None, True, False, 1.5),
@@ -77,7 +79,10 @@ def test_events_traps_and_troubles_arrive_as_they_were():
     )
     assert transport.load(transport.dump(before)) == before
     trouble = Outcome(trouble=Trouble("stuck", "a report", [WARNING]))
-    assert transport.load(transport.dump(trouble)) == trouble
+    trouble.trouble.run_error = RankTimeout("a report", {}, RunRecord(2))
+    got = transport.load(transport.dump(trouble))
+    assert got == trouble
+    assert got.trouble.run_error is None
 
 
 class Evil:

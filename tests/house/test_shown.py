@@ -7,8 +7,10 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from course_lib import notebook, shown
-from course_lib.checks.exercise import Case
+from course_lib.checks.exercise import Case, Finding
 from course_lib.checks.registry import all_exercises
+from course_lib.checks.run_answer import Outcome, Trouble
+from course_lib.checks.verdict import Failure as FailedCase
 from course_lib.checks.verdict import Verdict
 from course_lib.observe import CommEvent, Trace
 from course_lib.ranks import RankTimeout
@@ -17,6 +19,20 @@ from course_lib.ranks.errors import Failure, RunRecord
 
 class Thing:
     pass
+
+
+def deadlock() -> RankTimeout:
+    """Two ranks that receive from each other."""
+    calls = [
+        CommEvent(
+            rank=rank, n=0, op="recv", group="0", ranks=(0, 1), peer=1 - rank, tag=0, nbytes=4,
+            shapes=((1,),), dtype="float32", reduce_op=None, blocking=True, native=False,
+            issued=0.0, waited=0.0,
+        )
+        for rank in (0, 1)
+    ]  # fmt: skip
+    failures = {rank: Failure(rank, "stuck", "had not finished") for rank in (0, 1)}
+    return RankTimeout("both wait", failures, RunRecord(2, trace=Trace(2, calls)))
 
 
 @pytest.fixture
@@ -56,16 +72,7 @@ def test_a_form_that_fails_leaves_the_text(kernel):
 
 def test_a_deadlock_has_a_picture_beside_its_report(kernel):
     notebook.bind()
-    calls = [
-        CommEvent(
-            rank=rank, n=0, op="recv", group="0", ranks=(0, 1), peer=1 - rank, tag=0, nbytes=4,
-            shapes=((1,),), dtype="float32", reduce_op=None, blocking=True, native=False,
-            issued=0.0, waited=0.0,
-        )
-        for rank in (0, 1)
-    ]  # fmt: skip
-    failures = {rank: Failure(rank, "stuck", "had not finished") for rank in (0, 1)}
-    error = RankTimeout("both wait", failures, RunRecord(2, trace=Trace(2, calls)))
+    error = deadlock()
     with capture_output() as captured:
         assert "both wait" in "".join(error._render_traceback_())
         error._render_traceback_()
@@ -80,3 +87,17 @@ def test_a_passed_verdict_is_a_card_with_the_line_of_the_text():
     verdict = Verdict(exercise, [Case(2, "two", {})])
     card = notebook.draw_verdict(verdict)
     assert str(verdict).removeprefix("ring_all_reduce: ").split(";")[0] in card
+
+
+def test_a_verdict_on_a_deadlock_has_the_same_picture_above_the_report():
+    exercise, case, error = all_exercises()["ring_all_reduce"], Case(2, "two", {}), deadlock()
+    trouble = Trouble("stuck", error.report)
+    verdict = Verdict(
+        exercise, [case], FailedCase(case, Finding("a ring"), Outcome(trouble=trouble))
+    )
+    text, bare = str(verdict), notebook.draw_verdict(verdict)
+    trouble.run_error = error
+    card = notebook.draw_verdict(verdict)
+    assert card.index(notebook.draw_hang(error)) < card.index("both wait")
+    assert "in a circle" not in bare
+    assert str(verdict) == text

@@ -113,6 +113,7 @@ def _described(value: Any, tensors: list[bytes]) -> Any:
         fields = [
             [field.name, _described(getattr(value, field.name), tensors)]
             for field in dataclasses.fields(kind)
+            if field.init
         ]
         return {"tag": "record", "type": [kind.__module__, kind.__qualname__], "fields": fields}
     return _described(Other(kind_of(value)), tensors)
