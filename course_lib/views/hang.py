@@ -12,7 +12,8 @@ from .palette import Fill
 from .view import View
 
 LARGEST = 12  # ranks whose lines can be read
-_WIDE, _HIGH = 216, 60  # pixels of a rank's card
+_WIDE, _NARROW, _HIGH = 290, 216, 60  # pixels of a rank's card: up to _FEW ranks have wide ones
+_FEW = 4
 _WAITS, _ELSEWHERE = Fill("#8fc9ec"), Fill("#dddddd")
 
 
@@ -88,10 +89,11 @@ def _draw(
         title = f"who waits for whom: {', '.join(pairs)}"
     picture = Picture(title)
     n = len(doing)
+    wide = _WIDE if n <= _FEW else _NARROW
     radius = 0.0 if n <= 2 else max(70.0, 24.0 * n)
     middle = picture.height + 14 + _HIGH / 2 + radius
     points = {
-        rank: _on_ellipse(rank, n, WIDTH / 2, middle, WIDTH / 2 - _WIDE / 2 - 12, radius)
+        rank: _on_ellipse(rank, n, WIDTH / 2, middle, WIDTH / 2 - wide / 2 - 12, radius)
         for rank in doing
     }
     follows = dict(zip(circle, [*circle[1:], *circle[:1]], strict=True))
@@ -100,22 +102,22 @@ def _draw(
             red = follows.get(rank) == other
             # Two that wait for each other have an arrow each, side by side
             aside = 9 if rank in edges.get(other, ()) else 0
-            start, end = _between(points[rank], points[other], aside)
+            start, end = _between(points[rank], points[other], wide, aside)
             hint = f"rank {rank} waits for rank {other}"
             picture.arrow(start, end, "alarm" if red else "soft", 2.5 if red else 1.5, hint)
     for rank, (x, y) in points.items():
-        left, top = x - _WIDE / 2, y - _HIGH / 2
+        left, top = x - wide / 2, y - _HIGH / 2
         fill = _WAITS if rank in edges else _ELSEWHERE
         where, source = _line(frames.get(rank))
         hint = "\n".join(filter(None, (f"rank {rank} {doing[rank]}", where, source)))
-        picture.box(left, top, _WIDE, _HIGH, fill, hint, key="rank")
+        picture.box(left, top, wide, _HIGH, fill, hint, key="rank")
         if rank in follows:
-            corners = [(left, top), (left + _WIDE, top), (left + _WIDE, top + _HIGH),
+            corners = [(left, top), (left + wide, top), (left + wide, top + _HIGH),
                        (left, top + _HIGH), (left, top)]  # fmt: skip
             picture.line(corners, "alarm", 2.5)
         words = (f"rank {rank} {doing[rank]}", where, source)
         for row, (line, bold) in enumerate(zip(words, (True, False, False), strict=True)):
-            shown = _cut(line, _WIDE - 14, SMALL)
+            shown = _cut(line, wide - 14, SMALL)
             picture.text(left + 8, top + 13 + 17 * row, shown, SMALL, bold=bold, ink="#000000")
     picture.height = max(y for _, y in points.values()) + _HIGH / 2 + 12
     return picture
@@ -133,13 +135,13 @@ def _on_ellipse(rank: int, n: int, x: float, y: float, wide: float, high: float)
     return x + wide * math.cos(turn), y + high * math.sin(turn)
 
 
-def _between(one: Point, other: Point, aside: float) -> tuple[Point, Point]:
+def _between(one: Point, other: Point, wide: float, aside: float) -> tuple[Point, Point]:
     """From the edge of one card to that of the other, `aside` pixels to the right of the way."""
     (a, b), (c, d) = one, other
     long = math.hypot(c - a, d - b) or 1.0
     dx, dy = (c - a) / long, (d - b) / long
     reach = min(
-        (_WIDE / 2 + 4) / abs(dx) if abs(dx) > 1e-9 else math.inf,
+        (wide / 2 + 4) / abs(dx) if abs(dx) > 1e-9 else math.inf,
         (_HIGH / 2 + 4) / abs(dy) if abs(dy) > 1e-9 else math.inf,
     )
     x, y = -dy * aside, dx * aside
