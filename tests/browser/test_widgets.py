@@ -33,7 +33,7 @@ def draw(ranks=1):
     picture.box(400, 30, 50, 20, "#0072b2", "another", key="second", later="two")
     with picture.group("marks"):
         picture.text(400, 66, "a mark")
-    picture.player(50, 800, 20, 60, "30 ms")
+    picture.player(50, 800, 20, 60, "50 ms" if ranks == 39 else "30 ms")
     picture.at_least(70)
     return View(picture, f"{ranks} ranks")
 
@@ -92,6 +92,7 @@ def test_a_picture_follows_its_slider_is_played_and_outlives_its_kernel(lab):
     assert float(wide.get_attribute("width")) == pytest.approx(before, abs=0.1)
     assert notebook.cell("show").locator("svg.live").count() == 1  # no shortcut of Lab was meant
 
+    lab.page.keyboard.press("+")  # and enlarged again, before a slider redraws it all
     # Dragged: the slider passes 39 values; the kernel draws the last, and few on the way
     grip = cell.locator(".noUi-handle").bounding_box()
     track = cell.locator(".noUi-base").bounding_box()
@@ -104,10 +105,18 @@ def test_a_picture_follows_its_slider_is_played_and_outlives_its_kernel(lab):
     expect(picture).to_have_attribute("aria-label", "40 ranks\n40 ranks")
     handle = cell.get_by_role("slider", name="ranks")
     expect(handle).to_have_attribute("aria-valuetext", "40")
+    assert float(wide.get_attribute("width")) == pytest.approx(2 * before, abs=0.1)
     count, last = map(int, notebook.run("count").strip("()").split(","))
     assert last == 40
     assert count < 30
     assert cell.locator(".jp-OutputArea-output").count() == 2  # and nothing was printed
+
+    # A run of another length is shown whole, whatever was enlarged
+    handle.press("ArrowLeft")
+    expect(picture).to_have_attribute("aria-label", "39 ranks\n39 ranks")
+    assert float(wide.get_attribute("width")) == pytest.approx(before, abs=0.1)
+    handle.press("ArrowRight")
+    expect(picture).to_have_attribute("aria-label", "40 ranks\n40 ranks")
 
     notebook.save()
     lab.end_kernels()

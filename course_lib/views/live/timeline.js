@@ -112,11 +112,15 @@ const place = () => {
   svg.style.touchAction = low === left && high === right ? "" : "pan-y";
   svg.style.cursor = low === left && high === right ? "" : "grab";
 };
+// What a control redraws keeps the window, as long as its times mean the same: a picture of another
+// length begins with the whole of it, since a window of the old one may show nothing that happens.
+const axis = [play.dataset.end, left, right].join();
 const move = (to) => {
   const wide = high - low;
   low = Math.min(Math.max(to, left), right - wide);
   high = low + wide;
   if (right - high < 1e-6) high = right;
+  if (area) area.courseWindow = { axis, low, high };
   place();
 };
 const zoom = (times, around) => {
@@ -134,6 +138,11 @@ button("−", "zoom out", () => zoom(1 / 2, centre()));
 button("+", "zoom in", () => zoom(2, centre()));
 button("↔", "the whole run", () => zoom(1e-9, left));
 go(right);
+const kept = area?.courseWindow;
+if (kept?.axis === axis) {
+  ({ low, high } = kept);
+  place();
+}
 
 // What the chosen box is, and the line of code behind it.
 const detail = document.createElement("div");
