@@ -760,17 +760,19 @@ loss_curves(
 #
 # A worker that dies is no great loss: the others go on without it. A server has the only copy of
 # its keys. So each range is kept twice, by **chain replication**: the server takes a push, hands it
-# on to its replica, and acknowledges it only when that has it too.
-#
-# ```
-# worker --push--> server --copy--> replica
-# worker <--ack--- server <--ack--- replica
-# ```
-#
-# What was acknowledged is then in two places. When the server dies, the worker gets no answer, asks
-# the replica, and sends again what was not acknowledged. It may have arrived already: the copy was
-# made and then the server died. So the replica keeps a **vector clock**: for each range of keys and
-# each worker, the newest task whose push has arrived. A push that is in already is not added again.
+# on to its replica, and acknowledges it only when that has it too. What was acknowledged is then in
+# two places.
+
+# %%
+from course_lib.views.chain_replication import chain_replication
+
+chain_replication()
+
+# %% [markdown]
+# When the server dies, the worker gets no answer, asks the replica, and sends again what was not
+# acknowledged. It may have arrived already: the copy was made and then the server died. So the
+# replica keeps a **vector clock**: for each range of keys and each worker, the newest task whose
+# push has arrived. A push that is in already is not added again.
 #
 # **Predict.** A server dies in the middle of a run, once before and once after it has made its
 # copy. By how much do the final parameters differ from those of a run where nobody dies?

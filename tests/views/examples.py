@@ -8,6 +8,7 @@ from course_lib.observe.events import Block
 from course_lib.simulate import dgx_a100, plan, simulate
 from course_lib.simulate.models import MODELS
 from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b, zb_h1
+from course_lib.views.chain_replication import chain_replication
 from course_lib.views.context_explorer import context_explorer, context_ring
 from course_lib.views.cost_curves import cost_curves
 from course_lib.views.expert_loads import expert_explorer, expert_loads
@@ -124,6 +125,7 @@ VIEWS: dict[str, Callable[[], View]] = {
     "ratio curves": lambda: ratio_curves([1, 2, 4], {"a": [3, 2, 1]}, "x", "y", "falling", 3.2),
     "fp16 range": lambda: fp16_range({"a gradient": [0.0, 1e-9, 1e-3, 1.0]}),
     "key owners": lambda: key_owners({"ranges": ([0, 0, 1, 1], [0, 1, 1, 2])}),
+    "chain replication": chain_replication,
     "workers": lambda: worker_timelines({"equal": (SERVED, lambda _: 10)}, "lead", 20),
     "loss scales": lambda: loss_scales([(16, True), (17, False), (16, True)]),
 }
