@@ -94,7 +94,8 @@ def length_text(time: float, unit: str = "") -> str:
     """A time of a timeline in words; unit: as in `schedule_gantt`."""
     if unit == "s":
         return time_text(time)
-    return f"{_short(time)} time unit{'s' if time != 1 else ''}"
+    words = _short(time) if time < 10 else f"{time:.1f}".removesuffix(".0")
+    return f"{words} time unit{'s' if time != 1 else ''}"
 
 
 def _short(number: float) -> str:
