@@ -338,8 +338,8 @@ guess_columns_rows = 1
 
 # %%
 first, second = torch.tensor([0.5, -2.0]), torch.tensor([1.5, 1.0])  # two summands
-print("GeLU of the sum: ", F.gelu(first + second).tolist())
-print("sum of the GeLUs:", (F.gelu(first) + F.gelu(second)).tolist())
+print("GeLU of the sum: ", F.gelu(first + second))
+print("sum of the GeLUs:", F.gelu(first) + F.gelu(second))
 print("your guesses:", guessed(guess_rows_rows, guess_columns_rows))
 
 # %% [markdown]

@@ -44,4 +44,11 @@ def whose(function: Callable) -> str:
 
 def guessed(*guesses: Any) -> str:
     """Predictions as text, whatever was written; an unfilled `...` is "no guess yet"."""
-    return ", ".join("no guess yet" if guess is ... else f"{guess}" for guess in guesses)
+    return ", ".join(map(_said, guesses))
+
+
+def _said(guess: Any) -> str:
+    if guess is ...:
+        return "no guess yet"
+    # A square root says as much with six digits as with sixteen
+    return f"{round(guess, 6)}" if type(guess) is float and abs(guess) > 1e-3 else f"{guess}"

@@ -47,3 +47,4 @@ def test_a_label_says_whose_function_it_is():
 def test_a_guess_is_printed_whatever_it_is():
     assert guessed(...) == "no guess yet"
     assert guessed(3, ..., "many", None, [1, 2]) == "3, no guess yet, many, None, [1, 2]"
+    assert guessed(2**0.5, 2.0, 1e-10) == "1.414214, 2.0, 1e-10"
