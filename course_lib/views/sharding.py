@@ -89,7 +89,7 @@ def sharding(layer: str = "MLP", ranks: int = 2, hidden: int = 16) -> View:
         if m.weight
     )
     whole = sum(m.rows * m.columns for m in matrices if m.weight)
-    talk = "an all-reduce adds up Y" if matrices[-1].split == "sum" else "forward in silence"
+    talk = "an all-reduce adds up Y" if matrices[-1].split == "sum" else "forward, nothing is sent"
     talk = talk.replace("Y", matrices[-1].name)
     if ranks == 1:
         talk = "no communication"

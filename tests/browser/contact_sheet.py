@@ -1,8 +1,10 @@
 """All pictures of the course on one page: `python -m tests.browser.contact_sheet OUT`.
 
 Every executed lesson is opened in a real JupyterLab, light on a plain screen and dark on a sharp
-one at another width, and each of its pictures and cards is photographed as it stands there.
-OUT/index.html has them side by side. The console's errors are printed, and make the exit code 1.
+one at another width, and as a narrow web page; the learners' notebooks are opened too, which have
+no pictures yet. Each picture and card is photographed as it stands there: OUT/index.html has them
+side by side. What the consoles say and what `flaws.js` finds (words that overlap, are cut off or
+hard to read, and whatever is wider than its room) is printed, and makes the exit code 1.
 """
 
 import argparse
@@ -11,13 +13,21 @@ import os
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.browser.lab import Lab, jupyterlab
+import nbformat
+from playwright.sync_api import ConsoleMessage, Page
+
+from docs.site import as_page
+from tests.browser.lab import Lab, a_page, jupyterlab
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = ".course-picture, .course-card, img.course-view, .jp-OutputArea-output:has(table)"
+FLAWS = Path(__file__).with_name("flaws.js").read_text(encoding="utf-8")
+NARROW, HIGH = 820, 1000  # points of a web page's window
 
 
 @dataclass(frozen=True)
@@ -36,60 +46,83 @@ SCREENS = (
 )
 
 
-def photograph(lab: Lab, name: str, screen: Screen, out: Path) -> list[Path]:
-    """A file for each thing that is shown in a notebook, in order."""
-    lab.open(name)
-    found = []
-    shown = lab.page.locator(SHOWN)
-    for index in range(shown.count()):
-        one = shown.nth(index)
-        if not one.is_visible():
-            continue
-        one.scroll_into_view_if_needed()
-        path = out / f"{Path(name).stem}-{index:02}-{screen.name}.png"
-        one.screenshot(path=path)
-        found.append(path)
-    return found
+@dataclass
+class Sheet:
+    """What was photographed of each lesson on each screen, and what is wrong with it."""
+
+    out: Path
+    photos: dict[str, dict[str, list[Path]]] = field(default_factory=dict)
+    complaints: list[str] = field(default_factory=list)
+
+    def look(self, page: Page, lesson: str, screen: str) -> None:
+        """Photograph what an open lesson shows, and ask for what is wrong."""
+        found = self.photos.setdefault(lesson, {}).setdefault(screen, [])
+        shown = page.locator(SHOWN)
+        for index in range(shown.count()):
+            one = shown.nth(index)
+            if one.is_visible():
+                one.scroll_into_view_if_needed()
+                found.append(self.out / f"{lesson}-{index:02}-{screen}.png")
+                one.screenshot(path=found[-1])
+        self.complaints += [f"{lesson}, {screen}: {flaw}" for flaw in page.evaluate(FLAWS)]
+
+    def listen(self, page: Page, screen: str) -> None:
+        """Take down the errors of its console."""
+
+        def said(message: ConsoleMessage) -> None:
+            if message.type == "error":
+                self.complaints.append(f"{screen}: {message.text}")
+
+        page.on("console", said)
+
+    def page(self) -> str:
+        """The sheet itself."""
+        parts = ["<!DOCTYPE html><meta charset='utf-8'><title>Contact sheet</title>"]
+        parts.append(
+            "<style>body{font:14px sans-serif}img{max-width:32%;vertical-align:top}</style>"
+        )
+        for lesson, screens in self.photos.items():
+            parts.append(f"<h2>{html.escape(lesson)}</h2>")
+            for same in zip(*filter(None, screens.values()), strict=False):
+                images = (f"<img src='{path.name}' alt='{path.stem}'>" for path in same)
+                parts.append(f"<div>{' '.join(images)}</div><hr>")
+        return "\n".join(parts)
 
 
 def make(out: Path, lessons: list[str]) -> list[str]:
-    """Write the sheet; returns what the consoles complained of."""
+    """Write the sheet; returns what is wrong."""
     out.mkdir(parents=True, exist_ok=True)
-    complaints: list[str] = []
-    photos: dict[str, dict[str, list[Path]]] = {}
     names = lessons or [path.stem for path in sorted((ROOT / "solutions").glob("*.ipynb"))]
-    for screen in SCREENS:
-        with tempfile.TemporaryDirectory(prefix="course-sheet-") as private:
-            folder = Path(private)
-            for name in names:
-                shutil.copy(ROOT / "solutions" / f"{name}.ipynb", folder)
-            with jupyterlab(
-                folder, screen.theme, screen.width, scale=screen.scale, trusted=True
-            ) as lab:
-                where = [""]
-                lab.page.on(
-                    "console",
-                    lambda m, where=where: (
-                        complaints.append(f"{where[0]}: {m.text}") if m.type == "error" else None
-                    ),
-                )
+    sheet = Sheet(out)
+    for folder in ("solutions", "notebooks"):
+        for screen in SCREENS:
+            with _lab(folder, names, screen) as lab:
+                sheet.listen(lab.page, f"{folder}, {screen.name}")
                 for name in names:
-                    where[0] = f"{name}, {screen.name}"
-                    found = photograph(lab, f"{name}.ipynb", screen, out)
-                    photos.setdefault(name, {})[screen.name] = found
-    (out / "index.html").write_text(_page(photos), encoding="utf-8")
-    return complaints
+                    lab.open(f"{name}.ipynb")
+                    sheet.look(lab.page, name, f"{screen.name} {folder}")
+    with a_page(NARROW, HIGH) as page, tempfile.TemporaryDirectory() as private:
+        sheet.listen(page, "narrow")
+        for name in names:
+            notebook = nbformat.read(ROOT / "solutions" / f"{name}.ipynb", as_version=4)
+            file = Path(private, f"{name}.html")
+            file.write_text(as_page(notebook, name), encoding="utf-8")
+            page.goto(file.as_uri())
+            sheet.look(page, name, "narrow")
+    (out / "index.html").write_text(sheet.page(), encoding="utf-8")
+    return sheet.complaints
 
 
-def _page(photos: dict[str, dict[str, list[Path]]]) -> str:
-    parts = ["<!DOCTYPE html><meta charset='utf-8'><title>Contact sheet</title>"]
-    parts.append("<style>body{font:14px sans-serif}img{max-width:49%;vertical-align:top}</style>")
-    for lesson, screens in photos.items():
-        parts.append(f"<h2>{html.escape(lesson)}</h2>")
-        for pair in zip(*screens.values(), strict=False):
-            images = (f"<img src='{path.name}' alt='{path.stem}'>" for path in pair)
-            parts.append(f"<div>{' '.join(images)}</div><hr>")
-    return "\n".join(parts)
+@contextmanager
+def _lab(folder: str, names: list[str], screen: Screen) -> Iterator[Lab]:
+    """JupyterLab on copies of the lessons."""
+    with tempfile.TemporaryDirectory(prefix="course-sheet-") as private:
+        for name in names:
+            shutil.copy(ROOT / folder / f"{name}.ipynb", private)
+        with jupyterlab(
+            Path(private), screen.theme, screen.width, scale=screen.scale, trusted=True
+        ) as lab:
+            yield lab
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -149,7 +149,14 @@ def jupyterlab(
     trusted: scripts in the outputs of the folder's notebooks run, as if this person had run them.
     Should the body raise, the error's notes say where a screenshot of the page lies.
     """
-    with _server(folder, theme, trusted) as (url, token), sync_playwright() as playwright:
+    with _server(folder, theme, trusted) as (url, token), a_page(width, height, scale) as page:
+        yield Lab(page, url, token, folder)
+
+
+@contextmanager
+def a_page(width: int, height: int, scale: float = 1) -> Iterator[Page]:
+    """An empty page of a browser, which goes with the block; sizes as of `jupyterlab`."""
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=find_browser(), args=list(BROWSER_OPTIONS)
         )
@@ -159,7 +166,7 @@ def jupyterlab(
         page.set_default_timeout(PATIENCE * 1000)
         expect.set_options(timeout=PATIENCE * 1000)
         try:
-            yield Lab(page, url, token, folder)
+            yield page
         except BaseException as error:
             picture = Path(tempfile.mkdtemp(prefix="course-browser-"), "page.png")
             page.screenshot(path=picture)

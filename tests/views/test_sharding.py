@@ -67,7 +67,7 @@ def test_words_are_the_shapes():
 def test_one_rank_says_nothing_and_columns_nothing_forward():
     assert "no communication" in sharding("MLP", 1).text
     assert (
-        "forward in silence; backward, an all-reduce of X's gradient"
+        "forward, nothing is sent; backward, an all-reduce of X's gradient"
         in sharding("column-parallel linear", 2).text
     )
     assert "backward" not in sharding("row-parallel linear", 2).text
