@@ -651,8 +651,8 @@ loss_curves(
 # ## 7. Bounded delay
 #
 # Between waiting for all (sequential, as in section 2) and waiting for nobody (eventual) lies a
-# rule with one number, $\tau$: a worker may start a task if it leads the *slowest* worker by at
-# most $\tau$ tasks. $\tau = 0$ is sequential, $\tau = \infty$ eventual. Ho et al. call it *stale
+# rule with one number: a worker may start a task if it leads the *slowest* worker by at most
+# $\tau$ tasks. $\tau = 0$ is sequential, $\tau = \infty$ eventual. Ho et al. call it *stale
 # synchronous parallel*.
 #
 # ### Exercise 7: `released` (● 5 minutes)

@@ -216,9 +216,9 @@ print("your guess for fp32:", guessed(guess_fp32))
 # ([lesson 02](02_ring_all_reduce.ipynb)). Between the two, every rank holds the finished sum of
 # *its* part of the gradient:
 #
-# ```
-# gradients --reduce-scatter--> my part --optimizer--> my new parameters --all-gather--> all
-# ```
+# $$\text{gradients} \xrightarrow{\text{reduce-scatter}} \text{my part}
+# \xrightarrow{\text{optimizer}} \text{my new parameters}
+# \xrightarrow{\text{all-gather}} \text{all parameters}$$
 #
 # Put the optimizer there, and it needs state for its part only.
 #

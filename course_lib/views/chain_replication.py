@@ -134,15 +134,24 @@ def _tell(picture: Picture, story: Story, top: float) -> None:
             y = rows[each.who] - _BOX / 2
             picture.box(x, y, wide, _BOX, each.fill, hint, each.what, key=each.what)
             continue
-        start, end = rows[each.source], rows[each.target]
-        edge = _BOX / 2 if end > start else -_BOX / 2
-        x, y, wide, high = _x(each.begin), start + edge, _x(1) - _x(0), end - start - 2 * edge
+        down = 1 if rows[each.target] > rows[each.source] else -1
+        x, wide = _x(each.begin), _x(1) - _x(0)
+        y = rows[each.source] + down * _edge(story, each.source, each.begin)
+        end = rows[each.target] - down * _edge(story, each.target, each.begin + 1)
         hint = f"{each.what}, from the {each.source} to the {each.target}"
-        picture.arrow((x, y), (x + wide, y + high), SEND.color, hint=hint)
-        share = 0.5 if abs(end - start) == _ROW else 0.2  # not on the row that it passes
-        picture.text(x + share * wide + 9, y + share * high, each.what, SMALL)
+        picture.arrow((x, y), (x + wide, end), SEND.color, hint=hint)
+        near = abs(rows[each.target] - rows[each.source]) == _ROW
+        share = 0.5 if near else 0.2  # not on the row that it passes
+        words = x + share * wide + (4 if near else 12), y + share * (end - y) - 8 * down
+        picture.text(*words, each.what, SMALL)
     if story.dies is not None:
         x, y = _x(story.dies), rows["server"]
         for slope in (-1, 1):
             picture.line([(x - 6, y - 6 * slope), (x + 6, y + 6 * slope)], "alarm", 2.5)
         picture.text(x + 12, y, "dies", SMALL, bold=True, ink="alarm")
+
+
+def _edge(story: Story, who: str, time: int) -> float:
+    """Pixels from the middle of a row to where a message meets it: at a box, if there is one."""
+    deeds = (each for each in story.happens if isinstance(each, Deed) and each.who == who)
+    return _BOX / 2 if any(deed.begin <= time <= deed.end for deed in deeds) else 1.0
