@@ -87,7 +87,7 @@ SIZES = {size_text(nbytes): nbytes for nbytes in (1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 
 
 
 def _crossovers(table: Mapping[str, Sequence[float]], devices: Sequence[int], best: Best) -> str:
-    """'least: ring up to 64 devices, then hierarchical'."""
+    """ "best: ring up to 64 devices, then hierarchical"."""
     if len(table) == 1:
         return ""
     choose = _CHOOSE[best]
@@ -97,7 +97,7 @@ def _crossovers(table: Mapping[str, Sequence[float]], devices: Sequence[int], be
         for k in range(len(devices) - 1)
         if names[k] != names[k + 1]
     ]
-    return f"{best}: " + ", then ".join([*parts, names[-1] if parts else f"{names[-1]} throughout"])
+    return "best: " + ", then ".join([*parts, names[-1] if parts else f"{names[-1]} throughout"])
 
 
 def _text(

@@ -94,8 +94,11 @@ def length_text(time: float, unit: str = "") -> str:
     """A time of a timeline in words; unit: as in `schedule_gantt`."""
     if unit == "s":
         return time_text(time)
-    words = _short(time) if time < 10 else f"{time:.1f}".removesuffix(".0")
-    return f"{words} time unit{'s' if time != 1 else ''}"
+    return f"{_length(time)} time unit{'s' if time != 1 else ''}"
+
+
+def _length(time: float) -> str:
+    return _short(time) if time < 10 else f"{time:.1f}".removesuffix(".0")
 
 
 def _short(number: float) -> str:
@@ -232,7 +235,7 @@ def _draw(named: Mapping[str, Timeline], unit: str, scale: str, node: int | None
             marks = whole_numbers(0, longest, 8)
         numbers = "; a number in a box is a microbatch" if holds else ""
         field.marks_below(marks, f"time{'' if unit == 's' else ' units'}{numbers}")
-        end = time_text(longest) if unit == "s" else f"{_short(longest)} units"
+        end = time_text(longest) if unit == "s" else f"{_length(longest)} units"
     picture.player(_LEFT, right, top, field.bottom, end)
     picture.key(seen)
     return picture

@@ -154,9 +154,9 @@ def _draw(played: Play) -> Picture:
         picture.text(left - 8, y + tall / 2, f"worker {worker}", SMALL, "end")
     for worker, start, stop in played.waits:
         hint = f"worker {worker} waits\n{start:.3g} to {stop:.3g}"
-        position = left + start * pixels, top + worker * tall + 3
+        position = left + start * pixels, top + worker * tall + tall / 3
         wide = (stop - start) * pixels
-        picture.box(*position, wide, tall - 6, _FILLS["waits"], hint, key="waits")
+        picture.box(*position, wide, tall / 3, _FILLS["waits"], hint, key="waits")
     for worker, task, start, stop in played.spans:
         hint = f"worker {worker}, task {task}\n{start:.3g} to {stop:.3g}"
         x, wide = left + start * pixels, (stop - start) * pixels

@@ -167,7 +167,8 @@ def _rows(
             since = task.begin - task.waited
             hint = f"worker {task.worker} waits\n{since / unit:.3g} to {task.begin / unit:.3g}"
             x = _LEFT + since * pixels
-            picture.box(x, y + 3, (begin - since) * pixels, _ROW - 6, WAITS, hint, key="waits")
+            # Low: who waits should not be the loudest on a dark page
+            picture.box(x, y + 6, (begin - since) * pixels, _ROW - 12, WAITS, hint, key="waits")
         if stop <= begin:
             continue
         number, x, wide = _number(task, says), _LEFT + begin * pixels, (stop - begin) * pixels

@@ -27,14 +27,14 @@ def test_the_crossover_is_named_and_the_least_marked():
         "     10     10 s    *2 s",
         "     50     *2 s    *2 s",
         "    100     *1 s     2 s",
-        "least: steady up to 10 devices, then falling",
+        "best: steady up to 10 devices, then falling",
     ]
-    assert "least: steady up to 10 devices, then falling" in words(view)
+    assert "best: steady up to 10 devices, then falling" in words(view)
 
 
 def test_one_line_has_nothing_to_cross():
-    assert "least" not in scaling_curves({"a": LINES["steady"]}, (8, 16)).text
-    assert "least: steady throughout" in scaling_curves(LINES, (1, 2)).text
+    assert "best" not in scaling_curves({"a": LINES["steady"]}, (8, 16)).text
+    assert "best: steady throughout" in scaling_curves(LINES, (1, 2)).text
 
 
 def test_points_lines_and_axes():
