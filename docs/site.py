@@ -38,6 +38,15 @@ _WITHOUT_REQUESTS = """\
 {% block html_head_js %}{% endblock %}
 {% block html_head_js_mathjax %}{% endblock %}
 {% block html_head_js_mermaidjs %}{% endblock %}
+{% block html_head_css %}{{ super() }}
+<style>
+.jp-OutputArea-output pre { word-break: normal; overflow-wrap: anywhere }
+/* Lines of 100 letters, in a narrow window without a scroll bar */
+@media (max-width: 960px) {
+  .highlight pre, .jp-OutputArea-output pre { font-size: clamp(10px, 1.38vw, 13px) }
+}
+</style>
+{% endblock %}
 """
 _INDEX = """\
 <!DOCTYPE html>

@@ -223,7 +223,7 @@ print("your guess for fp32:", guessed(guess_fp32))
 # Put the optimizer there, and it needs state for its part only.
 #
 # The picture has the bytes of a model on every rank, cut into shards in the colours of those who
-# own them. White is what is not there. ▶ goes through a step: compare DDP and ZeRO-1. (ZeRO-2 and
+# own them. What is empty is not there. ▶ goes through a step: compare DDP and ZeRO-1. (ZeRO-2 and
 # ZeRO-3 are sections 4 and 5. Look again when you come there.)
 
 # %%
@@ -909,7 +909,7 @@ both |= {
     "FSDP2": run_ranks(train_fsdp, 4, True, observe="memory", timeout=50),
     "FSDP2, kept": run_ranks(train_fsdp, 4, False, observe="memory", timeout=50),
 }
-print(f"{'':24} losses{'':13} sent per step    passes  held by each rank, bytes per parameter")
+print(f"{'':24} losses{'':13} sent per step    passes  bytes per parameter, by rank")
 for name, run in both.items():
     losses = " ".join(f"{loss:.3f}" for loss in mean_losses(run))
     sent = run.trace.within("training").traffic().sent[0] // STEPS

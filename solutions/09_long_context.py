@@ -925,6 +925,8 @@ for n in (2, 4):
 # of GPUs. On a CPU it says so:
 
 # %% tags=["nbval-ignore-output"]
+import textwrap
+
 from torch.distributed.tensor import experimental
 
 
@@ -940,7 +942,7 @@ def with_pytorch():
     return "it runs on a CPU by now"
 
 
-print(run_ranks(with_pytorch, 2, observe=False)[0][:160])
+print(textwrap.fill(run_ranks(with_pytorch, 2, observe=False)[0][:160], 88))
 
 # %% [markdown]
 # What lies below can be tried all the same: its ring takes any kernel that gives an output and its

@@ -80,8 +80,8 @@ def expert_weights(hidden, inner):
 
 def told(name, total, active, looked_up):
     print(f"{name}: {total / 1e9:.1f} billion, a token uses {active / 1e9:.1f} billion", end=" ")
-    print(f"({active / total:.0%}),", end=" ")
-    print(f"{looked_up / 1e9:.1f} billion of these in a table of which it reads one row")
+    print(f"({active / total:.0%}),")
+    print(f"    {looked_up / 1e9:.1f} billion of these in a table of which it reads one row")
 
 
 # Jiang et al. 2024, table 1: 32 layers, 32 heads of 128, 8 for keys and values, 32000 symbols
@@ -1028,8 +1028,8 @@ def drop_some(tokens=32):
 
 for each, (dropped, unchanged, passed, again) in enumerate(run_ranks(drop_some, 2)):
     print(f"rank {each}: of 32 tokens {dropped} are dropped, {unchanged} come out as they were,")
-    print(f"        {passed} of these with the gradient that came in.", end=" ")
-    print(f"The first of them, alone in a batch, is dropped: {again == 1}")
+    print(f"        {passed} of these with the gradient that came in.")
+    print(f"        The first of them, alone in a batch, is dropped: {again == 1}")
 print("your guesses:", guessed(guess_output, guess_gradient))
 
 # %% [markdown]

@@ -6,6 +6,7 @@ what a saved notebook holds is the picture that was last seen, and it needs no k
 
 import asyncio
 import inspect
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from .drawing import WIDEST, Picture
 from .view import View, said
 
 _PAUSE = 0.02  # seconds in which changes that have already arrived are taken in
+_LINE = 84  # letters of a text
 _BUTTONS = 24  # letters of all choices together, up to which they are buttons beside one another
 
 
@@ -113,7 +115,8 @@ class Explorer(View):
         labels = (
             control.label or name.replace("_", " ") for name, control in self._controls.items()
         )
-        return f"With a running kernel you can change: {', '.join(labels)}."
+        words = f"With a running kernel you can change: {', '.join(labels)}."
+        return textwrap.fill(words, _LINE)  # JupyterLab breaks long lines anywhere
 
     def controls(self) -> tuple[Any, Callable[[Callable[[View], None]], None]]:
         """The widgets, and what takes the function to call with each new view.

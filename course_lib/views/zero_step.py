@@ -129,9 +129,9 @@ def zero_step(stage: str = "ZeRO-1", ranks: int = 4, model: str = "7.5B") -> Vie
     size = MODELS[model].parameters
     most = max(steps, key=lambda moment: moment.held(ranks))
     title = (
-        f"{stage} on {ranks} rank{'s' if ranks > 1 else ''}: which bytes of a model of "
-        f'{size / 1e9:.3g}B parameters are here; most in "{most.name}", '
-        f"{size_text(most.held(ranks) * size)} per rank"
+        f"{stage} on {ranks} rank{'s' if ranks > 1 else ''}, a model of {size / 1e9:.3g}B "
+        f"parameters: at most {size_text(most.held(ranks) * size)} per rank, in "
+        f'"{most.name}"'
     )
     return View(_draw(steps, ranks, size, title), _text(steps, ranks, size, title))
 

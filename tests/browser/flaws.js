@@ -65,6 +65,14 @@
     if (seen(room) && room.scrollWidth > room.clientWidth + 1)
       say(room, `${room.className || room.tagName} is ${room.scrollWidth} pixels wide in a room of ${room.clientWidth}: "${room.textContent.trim().slice(0, 50)}"`);
   }
+  // What is printed is broken in the middle of a word.
+  const pen = document.createElement("canvas").getContext("2d");
+  for (const printed of document.querySelectorAll(".jp-OutputArea-output pre")) {
+    if (!seen(printed)) continue;
+    pen.font = getComputedStyle(printed).font;
+    for (const line of printed.textContent.split("\n"))
+      if (pen.measureText(line).width > printed.clientWidth + 1) say(printed, `a line of ${line.length} letters is broken: "${line.trim().slice(0, 50)}"`);
+  }
   for (const image of document.querySelectorAll(".jp-Cell img, .jp-MarkdownViewer img"))
     if (!image.naturalWidth) say(image, `an image is empty: ${image.src.slice(0, 60)}`);
   for (const wrong of document.querySelectorAll("mjx-merror, .MathJax_Error, merror")) say(wrong, `a formula: ${wrong.textContent.slice(0, 60)}`);
