@@ -635,7 +635,7 @@ for name, (_, losses, loads) in trained.items():
     print(f"{sum(late) / len(late):.1f} times its share in the last 20; loss", end=" ")
     print(f"{smooth(losses)[-1]:.2f}")
 curves = {name: (moments, smooth(losses)) for name, (moments, losses, _) in trained.items()}
-loss_curves(curves, "time, in steps of an even spread", "the same time, with and without balancing")
+loss_curves(curves, "time, in steps of an even spread", "loss by time, with and without balancing")
 
 
 # %%

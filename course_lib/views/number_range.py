@@ -6,13 +6,14 @@ import numpy as np
 
 from .charts import Field, name_curves, round_numbers, whole_numbers
 from .drawing import Picture
-from .palette import QUIET, STROKES, Fill
+from .palette import STROKES, Fill
+from .units import power_of_2
 from .view import View
 
 _SMALLEST = -25  # fp16: what is smaller rounds to zero, as a power of 2
 _NORMAL, _LARGEST = -14, 16  # between them fp16 has its full precision
 _LOW, _HIGH = -40, 20  # of the picture
-_FULL, _LESS = Fill(QUIET), Fill("#dddddd", "//")
+_FULL, _LESS = Fill("#88888866"), Fill("#88888833", "//")  # seen through, on pages of either theme
 
 
 def fp16_range(entries: Mapping[str, Sequence[float]]) -> View:
@@ -33,7 +34,7 @@ def fp16_range(entries: Mapping[str, Sequence[float]]) -> View:
 
 
 def _draw(histograms: Mapping[str, np.ndarray]) -> Picture:
-    picture = Picture("sizes of entries: what is left of the grey is zero in fp16")
+    picture = Picture("entries by size: to the left of the grey field they are zero in fp16")
     highest = 1.08 * max((max(counts) for counts in histograms.values()), default=0) / 1e3 or 1
     field = Field(
         picture, 60, picture.height + 24, 756, 230, (_LOW, _HIGH), (0, highest)
@@ -51,7 +52,7 @@ def _draw(histograms: Mapping[str, np.ndarray]) -> Picture:
             points += [(_LOW + index, count / 1e3), (_LOW + index + 1, count / 1e3)]
         field.curve([*points, (float(_HIGH), 0.0)], strokes[name], name)
     field.marks_left(round_numbers(0, highest, 5, "{:g}".format), "thousand entries", grid=True)
-    marks = {float(power): f"2^{power}" for power in range(_LOW, _HIGH + 1, 5)}
+    marks = {float(power): power_of_2(power) for power in range(_LOW, _HIGH + 1, 5)}
     field.marks_below(marks, "size of the entry, logarithmic")
     name_curves(picture, strokes)
     picture.key({"fp16: full precision": _FULL, "fp16: less and less of it": _LESS})
@@ -66,7 +67,7 @@ def loss_scales(scales: Sequence[tuple[float, bool]]) -> View:
     low, high = min(exponents, default=0) - 1, max(exponents, default=1) + 1
     across = (-0.5, len(scales) - 0.5)
     field = Field(picture, 60, picture.height + 24, 766, 170, across, (low, high))
-    marks = round_numbers(low, high, 5, "2^{:.0f}".format)
+    marks = round_numbers(low, high, 5, power_of_2)
     field.marks_left({n: word for n, word in marks.items() if n.is_integer()}, "scale", grid=True)
     points = [(step + side, e) for step, e in enumerate(exponents) for side in (-0.5, 0.5)]
     field.curve(points, STROKES[0], "scale")

@@ -64,7 +64,7 @@ def _draw(plans: Plans, shown: list[Plan]) -> Picture:
     spent = {part: fill for part, fill in STEP.items() if any(getattr(p.step, part) for p in shown)}
     days = best.days(300e9)
     picture = Picture(
-        f"{plans.model.parameters / 1e9:.3g}B parameters on {plans.cluster.size} × "
+        f"{plans.model.parameters / 1e9:.3g}B on {plans.cluster.size} × "
         f"{plans.cluster.device.name}, batch {plans.global_batch}: {best.mesh} is fastest, "
         f"300B tokens in {days:.3g} days"
     )

@@ -1,9 +1,10 @@
 """What several methods take, over a ratio of two rates."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from .charts import Field, name_curves, round_numbers
-from .drawing import Picture
+from .drawing import Picture, Point
 from .palette import STROKES, strokes
 from .view import View
 
@@ -36,7 +37,22 @@ def ratio_curves(
     field.marks_left(round_numbers(low, high, 6, "{:g}".format), ylabel, grid=True)
     looks = strokes(curves)
     for name, curve in curves.items():
-        points = [(r, value) for r, value in zip(ratios, curve, strict=True) if value <= high]
-        field.curve(points, looks[name], name, dots=True)
+        points = [(field.across(r), field.up(v)) for r, v in zip(ratios, curve, strict=True)]
+        looked_at = _below(field.top, points)
+        picture.line(looked_at, looks[name].color, 2, looks[name].dashes, name, hint=name)
+        for x, y in looked_at:
+            if (x, y) in points:
+                picture.dot(x, y, 3, looks[name].color, name)
     name_curves(picture, looks)
     return View(picture, "\n".join(rows))
+
+
+def _below(top: float, points: Sequence[Point]) -> list[Point]:
+    """The pixels of a line, cut where it leaves the picture at the top."""
+    found = []
+    for (x, y), (to, then) in itertools.pairwise(points):
+        if y >= top:
+            found.append((x, y))
+        if (y < top) != (then < top):
+            found.append((x + (to - x) * (top - y) / (then - y), top))
+    return found + [point for point in points[-1:] if point[1] >= top]

@@ -1,5 +1,7 @@
 """Numbers as people read them."""
 
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 
 def size_text(nbytes: float) -> str:
     """1500000 -> '1.5 MB'; decimal units, as memory and network cards are sold by."""
@@ -23,3 +25,8 @@ def count_text(number: float) -> str:
         if number >= factor:
             return f"{number / factor:.3g}{unit}"
     return f"{number:.3g}"
+
+
+def power_of_2(exponent: float) -> str:
+    """-14 -> '2⁻¹⁴'."""
+    return "2" + f"{exponent:.0f}".translate(_RAISED)
