@@ -312,7 +312,7 @@ guess_sent = 3_000
 ### END SOLUTION
 
 # %%
-from course_lib.views.explore import explore
+from course_lib.views.explore import Control, explore
 from course_lib.views.ring_steps import ring_steps
 
 print("your guesses:", guessed(guess_chunk, guess_sent))
@@ -764,8 +764,8 @@ def all_reduce_times(ranks=32, latency_us=50, gigabits=25):
 explore(
     all_reduce_times,
     ranks=[2, 3, 4, 8, 16, 32, 33, 64, 512],
-    latency_us=[1, 5, 20, 50, 200],
-    gigabits=[1, 10, 25, 100, 400],
+    latency_us=Control([1, 5, 20, 50, 200], "latency", "µs"),
+    gigabits=Control([1, 10, 25, 100, 400], "bandwidth", "Gbit/s"),
 )
 
 # %% [markdown]
@@ -1215,7 +1215,11 @@ def on_more_devices(megabytes=100, gpus_per_node=8):
     )
 
 
-explore(on_more_devices, megabytes=[0.01, 0.1, 1, 10, 100, 1000], gpus_per_node=[1, 8])
+explore(
+    on_more_devices,
+    megabytes=Control([0.01, 0.1, 1, 10, 100, 1000], "tensor", "MB"),
+    gpus_per_node=Control([1, 8], "GPUs per node"),
+)
 
 # %% [markdown]
 # **Explore.** Which algorithm suffers most from more devices at 1 MB, and which at 1000 MB? What

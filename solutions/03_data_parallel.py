@@ -797,16 +797,16 @@ print(f"DataParallel {ours * 1e3:.1f} ms, DDP {theirs * 1e3:.1f} ms")
 # %%
 from functools import partial
 
-from course_lib.views.explore import explore
+from course_lib.views.explore import Control, explore
 from course_lib.views.overlap import overlap_step
 
 explore(
     partial(overlap_step, RESNET),
-    bucket_MB=[1, 5, 25, 64, 200],
-    first_MB=[1, 5, 25],
+    bucket_MB=Control([1, 5, 25, 64, 200], "buckets", "MB"),
+    first_MB=Control([1, 5, 25], "the first bucket", "MB"),
     ranks=[2, 8, 64, 512],
-    gigabits=[5, 10, 25, 100],
-    latency_us=[5, 14, 50],
+    gigabits=Control([5, 10, 25, 100], "bandwidth", "Gbit/s"),
+    latency_us=Control([5, 14, 50], "latency", "µs"),
 )
 
 # %% [markdown]

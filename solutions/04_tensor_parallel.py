@@ -962,8 +962,8 @@ print("your guess:", guessed(guess_kept_gb))
 # $$\dots\, h_iB_i \xrightarrow{\text{reduce-scatter}} \text{residual, norm: } T/t \text{ tokens}
 # \xrightarrow{\text{all-gather}} hA_i \,\dots$$
 #
-# **What it saves, and what it costs.** What stands between the layers, whole on every rank until
-# now, is divided by $t$: residual sum, norm and dropout. It costs no bytes, since the two halves
+# **What it saves, and what it costs.** What stands between the layers (residual sum, norm and
+# dropout), whole on every rank so far, is divided by $t$ now. It costs no bytes, since the two halves
 # send what the all-reduce sent. There is one thing left: the *gathered* input of the column split
 # is still whole on every rank, and autograd keeps it for backward. Keeping only this rank's tokens
 # of it takes one more all-gather per column split, in backward. You may do that, but need not; the

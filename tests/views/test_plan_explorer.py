@@ -46,9 +46,7 @@ def test_the_words_are_the_table(plans):
 
 def test_title_axes_and_capacity(plans):
     view = plan_view(plans)
-    assert view.picture.title.startswith(
-        "1.65B on 8 × A100 SXM 80 GB, batch 64: pipeline"
-    )
+    assert view.picture.title.startswith("1.65B on 8 × A100 SXM 80 GB, batch 64: pipeline")
     assert {
         "bytes on a device",
         "time of a step, and messages that nothing hides",
