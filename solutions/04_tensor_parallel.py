@@ -963,11 +963,11 @@ print("your guess:", guessed(guess_kept_gb))
 # \xrightarrow{\text{all-gather}} hA_i \,\dots$$
 #
 # **What it saves, and what it costs.** What stands between the layers (residual sum, norm and
-# dropout), whole on every rank so far, is divided by $t$ now. It costs no bytes, since the two halves
-# send what the all-reduce sent. There is one thing left: the *gathered* input of the column split
-# is still whole on every rank, and autograd keeps it for backward. Keeping only this rank's tokens
-# of it takes one more all-gather per column split, in backward. You may do that, but need not; the
-# table below the exercise has both costs.
+# dropout), whole on every rank so far, is divided by $t$ now. It costs no bytes, since the two
+# halves send what the all-reduce sent. There is one thing left: the *gathered* input of the column
+# split is still whole on every rank, and autograd keeps it for backward. Keeping only this rank's
+# tokens of it takes one more all-gather per column split, in backward. You may do that, but need
+# not; the table below the exercise has both costs.
 #
 # **A warm-up.** Both calls, on tensors whose dimension 0 is that of the tokens.
 # (From torch 2.13 on, `dist.all_gather_single(whole, part)` and `dist.reduce_scatter_single(part,

@@ -1015,9 +1015,9 @@ my_schedules[label] = lambda p, m: my_interleaved(p, m, 2)
 schedule_explorer(my_schedules, beside=ONE_F_ONE_B)
 
 # %% [markdown]
-# **Explore.** Let a message take 0.5 in 1F1B: where does new idle time appear? Then set GPipe:
-# why does it suffer less? Which of interleaved and ZB-H1 wins at $p = 4$, $m = 8$, $v = 2$, and which at $v
-# = 4$? What do both pay?
+# **Explore.** Let a message take 0.5 in 1F1B: where does new idle time appear? Then set GPipe: why
+# does it suffer less? Which of interleaved and ZB-H1 wins at $p = 4$, $m = 8$, $v = 2$, and which
+# at $v = 4$? What do both pay?
 #
 # <details><summary>Answers</summary>
 #

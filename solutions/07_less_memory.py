@@ -480,9 +480,9 @@ print("your guess:", guessed(guess_k, guess_activations))
 # %% [markdown]
 # **Explain.** n/k are kept, and k more come to life while a segment is run again. (In n/k + k one
 # or two of them are counted twice: the output of the last layer, and that of the segment.) The sum
-# is least at $k = \sqrt n$, with $2 \sqrt n$ instead of $n$ activations. For a GPT one usually takes $k = 1$ block,
-# since a block has a dozen activations inside and a single one between. The last column is the
-# price: no layer runs more than twice.
+# is least at $k = \sqrt n$, with $2 \sqrt n$ instead of $n$ activations. For a GPT one usually
+# takes $k = 1$ block, since a block has a dozen activations inside and a single one between. The
+# last column is the price: no layer runs more than twice.
 #
 # **Predict.** By how many per cent do the operations of a training step grow, if every block is run
 # forward twice?
