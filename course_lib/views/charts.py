@@ -70,15 +70,21 @@ class Field:
                 self.picture.dot(x, y, 3, stroke.color, key)
 
 
-def name_curves(picture: Picture, strokes: Mapping[str, Stroke], x: float = 4.0) -> None:
-    """What strokes mean, in a line at the bottom, which never covers a curve."""
+def name_curves(
+    picture: Picture, strokes: Mapping[str, Stroke], dots: Mapping[str, str] | None = None
+) -> None:
+    """What strokes mean, and dots by their colours: at the bottom, where no curve is covered."""
+    x = 4.0
     left, picture.height = x, picture.height + 10
-    for name, stroke in strokes.items():
+    for name, look in {**strokes, **(dots or {})}.items():
         wide = 36 + width(name, SMALL) + 16
         if left > x and left + wide > 836:
             left, picture.height = x, picture.height + 18
-        ends = [(left, picture.height), (left + 30, picture.height)]
-        picture.line(ends, stroke.color, 2, stroke.dashes)
+        if isinstance(look, str):
+            picture.dot(left + 24, picture.height, 4, look)
+        else:
+            ends = [(left, picture.height), (left + 30, picture.height)]
+            picture.line(ends, look.color, 2, look.dashes)
         picture.text(left + 36, picture.height, name, SMALL)
         left += wide
     picture.height += 12

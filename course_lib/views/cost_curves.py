@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from .charts import Field, decades, name_curves
 from .drawing import Picture
-from .palette import STROKES, Fill, strokes
+from .palette import STROKES, strokes
 from .units import size_text, time_text
 from .view import View
 
-MEASURED = ("#8c510a", "#7f3d68")  # colours of points
+MEASURED = ("#c2700a", "#b2558c")  # of points, seen on pages of either theme
 TABLE_SIZES = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8)
 
 
@@ -70,10 +70,7 @@ def _draw(lines: Mapping, points: Mapping, title: str, label: str) -> Picture:
         for size, time in pairs:
             hint = f"{name}: {size_text(size)} in {time_text(time)}"
             picture.dot(field.across(size), field.up(time), 4, MEASURED[number % 2], hint)
-    name_curves(picture, looks)
-    if points:
-        colors = (Fill(color) for color in itertools.cycle(MEASURED))
-        picture.key(dict(zip(points, colors, strict=False)))
+    name_curves(picture, looks, dict(zip(points, itertools.cycle(MEASURED), strict=False)))
     return picture
 
 
