@@ -58,7 +58,6 @@ _INDEX = """\
 <title>Training across devices</title>
 <style>
 body {{ font: 17px/1.6 system-ui, sans-serif; max-width: 54rem; margin: auto; padding: 2rem 1rem }}
-@media (prefers-color-scheme: dark) {{ :root .cv.live {{ --alarm: #ff9a6b }} }}
 </style>
 </head>
 <body>

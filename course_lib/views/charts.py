@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from .drawing import SMALL, Picture, Point, width
+from .drawing import SMALL, WIDTH, Picture, Point, width
 from .palette import Fill, Stroke
 
 Text = Callable[[float], str]
@@ -43,7 +43,8 @@ class Field:
             for value, words in marks.items():
                 x = self.across(value)
                 self.picture.line([(x, self.bottom), (x, self.bottom + 4)], "soft")
-                self.picture.text(x, self.bottom + 13, words, SMALL, "middle")
+                inside = min(x, WIDTH - 2 - width(words, SMALL) / 2)
+                self.picture.text(inside, self.bottom + 13, words, SMALL, "middle")
         if label:
             middle = (self.left + self.right) / 2
             self.picture.text(middle, self.bottom + 31, label, SMALL, "middle", ink="soft")

@@ -30,6 +30,7 @@ _STYLE = (
     "--alarm:#ff9a6b;--page:#161616}}"
     ".cv.live{--ink:var(--jp-content-font-color1,var(--vscode-editor-foreground,CanvasText));"
     "--soft:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#888));"
+    "--alarm:light-dark(#a33b00,#ff9a6b);"
     "--line:var(--jp-border-color2,#8884);--page:none;"
     "display:block;width:100%;height:auto}"
     "[data-jp-theme-light=false] .cv.live{--alarm:#ff9a6b}"
@@ -48,7 +49,7 @@ _WIDTHS = (
 def width(words: str, size: float = SIZE, bold: bool = False) -> float:
     """Pixels that words take at most."""
     hundredths = sum(_WIDTHS[ord(c) - 32] if 32 <= ord(c) < 127 else 70 for c in words)
-    return hundredths * size / 100 * (1.1 if bold else 1.0)
+    return hundredths * size / 100 * (1.15 if bold else 1.0)
 
 
 def wrapped(words: str, room: float, size: float = SIZE, bold: bool = False) -> list[str]:

@@ -290,7 +290,9 @@ def _boxes(picture: Picture, panel: _Panel, sources: SourceLines, several: bool)
             word = str(span.what[2])
         elif span.what not in around:
             word = span.what
-        fits = size > 0 if isinstance(span.what, tuple) else width(word, SMALL) < wide - 4
+        fits = width(word, SMALL) < wide - 4
+        if isinstance(span.what, tuple):
+            fits = size > 0 and wide > 1  # what takes no time has no room for its number
         gap = 1 if wide > 4 else 0
         picture.box(
             x, y + 2, max(wide - gap, 0.7), panel.tall - 5, fill, hint, word if fits else "",

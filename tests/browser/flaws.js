@@ -46,7 +46,7 @@
         const [wide, high] = common(box, other.box);
         if (wide > 1.5 && high > 1.5) say(svg, `${quoted(one)} and ${quoted(other.one)} overlap`);
       }
-      let ground = behind;
+      let ground = behind, within = true;
       for (const area of areas) {
         const [wide, high] = common(box, area.box);
         if (wide <= 1 || high <= 1) continue;
@@ -55,8 +55,9 @@
         const later = one.compareDocumentPosition(area.one) & Node.DOCUMENT_POSITION_FOLLOWING;
         if (later) say(svg, `${quoted(one)} is covered`);
         else if (wide > 0.5 * (box.right - box.left)) ground = rgb(style.fill);
-        if (!later && wide < box.right - box.left - 1.5) say(svg, `${quoted(one)} sticks out of its box`);
+        if (!later) within = wide > box.right - box.left - 1.5;
       }
+      if (!within) say(svg, `${quoted(one)} sticks out of its box`);
       const ratio = contrast(rgb(getComputedStyle(one).fill), ground);
       if (ratio < 3) say(svg, `${quoted(one)} has a contrast of ${ratio.toFixed(1)}`);
     });
