@@ -4,6 +4,7 @@ An answer travels there as text (`program`, `slicing`) into a sandbox (`isolatio
 `fork_server`), where the library is a copy without answers (`library`, `names`). In it one process
 starts ranks and collects what they leave (`sandboxed_run`), and each rank, which alone runs the
 answer, is shut off from the others but for the network (`rank_confinement`, `seccomp`), where what
-crosses is counted (`wall`). What happened comes back as plain data in a format that cannot run
-anything (`transport`). The verdict is taken here, where the answer never ran (`grading`).
+crosses is counted (`loopback_traffic`). What happened comes back as plain data in a format that
+cannot run anything (`transport`). The verdict is taken here, where the answer never ran
+(`grading`).
 """

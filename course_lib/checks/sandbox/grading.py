@@ -28,7 +28,7 @@ from course_lib.checks.verdict import Verdict
 from course_lib.checks.whole_check import examine, has_right_result
 from course_lib.ranks import shipping
 
-from . import fork_server, transport, wall
+from . import fork_server, loopback_traffic, transport
 from .isolation import Sandbox, hidden_from_others
 from .library import modules_of_every_run, write_library
 from .limits import Limits
@@ -172,7 +172,7 @@ class Grader:
                 if self._closed:
                     raise RuntimeError("the grader was closed during a run")
                 outcome = _read(message, messages.why)
-                yield wall.compared(job, outcome) if self.isolated else outcome
+                yield loopback_traffic.compared(job, outcome) if self.isolated else outcome
         finally:
             with self._lock:
                 if cancel_fd in self._cancel_fds:

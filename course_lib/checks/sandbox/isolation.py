@@ -213,7 +213,8 @@ def _loopback_up() -> None:
 def _send_nothing_twice() -> None:
     """Have the kernel wait long before it sends a packet again, since nothing is lost on loopback.
 
-    On a busy machine its probes for lost packets would cross on top of what a run sends (`wall`).
+    On a busy machine its probes for lost packets would cross on top of what a run sends, as
+    `loopback_traffic` counts it.
     ip-sysctl: tcp_early_retrans, and from Linux 6.11 on tcp_rto_min_us.
     """
     for name, value in (("tcp_early_retrans", 0), ("tcp_rto_min_us", 2_000_000)):

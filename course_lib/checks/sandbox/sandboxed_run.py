@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from course_lib.checks.run_answer import Job, Outcome, Trouble, collect_job
 from course_lib.ranks import RankError, collect
 
-from . import rank_confinement, transport, wall
+from . import loopback_traffic, rank_confinement, transport
 from .program import Program, Undefined, define, keep_lines
 
 DEFINED = b"defined"
@@ -56,10 +56,10 @@ def _messages(task: Task) -> Iterator[bytes]:
 
 
 def _outcome(answer: "Answer", job: Job) -> Outcome:
-    before = wall.crossed()
+    before = loopback_traffic.crossed()
     try:
         outcome = collect_job(answer, job)
-        outcome.crossed = wall.crossed() - before
+        outcome.crossed = loopback_traffic.crossed() - before
         return outcome
     except Exception as problem:  # ranks may have left anything, where they can write
         return _failed(f"What your ranks left cannot be read: {type(problem).__name__}: {problem}")

@@ -1,4 +1,4 @@
-"""What crosses the wall of a sandbox, against what was recorded, allowing for gloo's own bytes."""
+"""What crosses the loopback device of a sandbox, against what was recorded."""
 
 import random
 
@@ -7,7 +7,7 @@ import pytest
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Observation
 from course_lib.checks.run_answer import Crossed, Job, Outcome
-from course_lib.checks.sandbox import grading, wall
+from course_lib.checks.sandbox import grading, loopback_traffic
 from course_lib.checks.sandbox.grading import Grader
 from course_lib.checks.sandbox.program import Piece, Program
 from course_lib.checks.whole_check import examine_briefly
@@ -101,14 +101,16 @@ def _event(op: str, nbytes: int, rank: int = 0) -> CommEvent:
 def _compared(crossed: Crossed, *events: CommEvent) -> str:
     observation = Observation([None, None], Trace(2, list(events)))
     job = Job(EXERCISE, (Case(2, "", {"size": 1}),))
-    outcome = wall.compared(job, Outcome([observation], crossed=crossed))
+    outcome = loopback_traffic.compared(job, Outcome([observation], crossed=crossed))
     return " ".join(breach.sentence for breach in outcome.observations[0].breaches)
 
 
 def test_a_message_may_have_three_heads_and_no_more():
     """One for itself, and one for each of the notes by which both ends find each other."""
-    most, least = wall.limits(Job(EXERCISE, (Case(2, "", {"size": 1}),)), [_event("send", 4000)])
-    none, _ = wall.limits(Job(EXERCISE, (Case(2, "", {"size": 1}),)), [])
+    most, least = loopback_traffic.limits(
+        Job(EXERCISE, (Case(2, "", {"size": 1}),)), [_event("send", 4000)]
+    )
+    none, _ = loopback_traffic.limits(Job(EXERCISE, (Case(2, "", {"size": 1}),)), [])
     assert most - none == 4000 + 3 * 48
     assert 3900 < least <= 4000
     assert _compared(Crossed(most), _event("send", 4000)) == ""
@@ -117,12 +119,12 @@ def test_a_message_may_have_three_heads_and_no_more():
 
 def test_for_a_packet_that_was_sent_again_the_largest_message_is_forgiven():
     sent = [_event("send", 4000), _event("send", 8)]
-    most, _ = wall.limits(Job(EXERCISE, (Case(2, "", {"size": 1}),)), sent)
+    most, _ = loopback_traffic.limits(Job(EXERCISE, (Case(2, "", {"size": 1}),)), sent)
     message = 4000 + 3 * 48
     assert _compared(Crossed(most + 2 * message, again=2), *sent) == ""
     assert _compared(Crossed(most + 2 * message + 1, again=2), *sent) != ""
     large = [_event("send", 10**6)]
-    most, _ = wall.limits(Job(EXERCISE, (Case(2, "", {"size": 1}),)), large)
+    most, _ = loopback_traffic.limits(Job(EXERCISE, (Case(2, "", {"size": 1}),)), large)
     assert _compared(Crossed(most + 65_536, again=1), *large) == ""
     assert _compared(Crossed(most + 65_537, again=1), *large) != ""
 

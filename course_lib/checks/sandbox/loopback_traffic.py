@@ -6,7 +6,8 @@ the sandbox's loopback device are the kernel's. Since a sealed rank makes no soc
 both ends of a message find each other. So what was recorded says within narrow limits what must
 have crossed, added up over all ranks.
 
-The numbers are gloo's, as torch 2.10 to 2.14 have it; `tests/checks/test_wall.py` measures them.
+The numbers are gloo's, as torch 2.10 to 2.14 have it; `tests/checks/test_loopback_traffic.py`
+measures them.
 """
 
 import math
