@@ -5,6 +5,7 @@ To read in this order:
     partition           the model cut into stages of equal cost, and which a rank holds
     messages            what travels between stages, and on which groups
     mailbox             sends and receives under way
+    handover            from stage to stage, whether on another rank or on the same
     stage               forward and backward of one stage, microbatch by microbatch
     executor            Pipeline: runs any schedule
     replicas            several pipelines side by side

@@ -24,7 +24,6 @@ from course_lib.techniques.collectives import broadcast_state
 from course_lib.techniques.schedules import (
     BACKWARD,
     BACKWARD_INPUT,
-    BACKWARD_WEIGHT,
     FORWARD,
     Op,
     Schedule,
@@ -33,6 +32,7 @@ from course_lib.techniques.schedules import (
     validate,
 )
 
+from .handover import Handover
 from .mailbox import Mailbox
 from .messages import open_groups, plan
 from .partition import check_modules, stages_of
@@ -89,10 +89,11 @@ class Pipeline:
         messages = plan(schedule)
         groups = open_groups(messages, group)
         device = _device_of(self.parameters())
-        self._training = Mailbox(messages, self.rank, groups, device)
         forwards = [message for message in messages if message.result.kind == FORWARD]
-        self._evaluating = Mailbox(forwards, self.rank, groups, device)
-        self._handed_over: dict[Op, torch.Tensor | None] = {}  # between stages of this rank
+        self._training, self._evaluating = (
+            Handover(Mailbox(sent, self.rank, groups, device), self.stages, self.last)
+            for sent in (messages, forwards)
+        )
         self.losses: list[torch.Tensor] = []  # of the last batch's microbatches, on the last stage
         if data_group is not None:
             for stage in self.stages.values():
@@ -138,64 +139,42 @@ class Pipeline:
     # --------------------------------------------------------------------------------------------
 
     def _run(
-        self, mailbox: Mailbox, row: Sequence[Op], inputs: torch.Tensor, targets: torch.Tensor
+        self, handover: Handover, row: Sequence[Op], inputs: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor | None:
         xs, ys = self._cut_batch(inputs), self._cut_batch(targets)
         self.losses.clear()
-        mailbox.begin((inputs.shape, inputs.dtype))
+        handover.mailbox.begin((inputs.shape, inputs.dtype))
         for op in row:
-            arrived = self._await(mailbox, op, xs)
+            first = op.kind == FORWARD and op.stage == 0
+            arrived = xs[op.microbatch] if first else handover.take(op)
             with record_function(str(op)):
                 try:
-                    result = self._compute(mailbox, op, arrived, ys[op.microbatch])
+                    result = self._compute(handover, op, arrived, ys[op.microbatch])
                 except Exception as error:
                     raise StageError.told(op, error) from error
-                self._pass_on(mailbox, op, result)
-        mailbox.finish()
+                handover.give(op, result)
+        handover.mailbox.finish()
         return torch.stack(self.losses).mean() if self.losses else None
 
-    def _await(self, mailbox: Mailbox, op: Op, xs: Sequence[torch.Tensor]) -> torch.Tensor | None:
-        """The activation or gradient that `op` starts from."""
-        kind, stage, microbatch = op
-        if kind == BACKWARD_WEIGHT or (kind != FORWARD and stage == self.last):
-            return None
-        if kind == FORWARD and stage == 0:
-            return xs[microbatch]
-        before = Op(FORWARD, stage - 1, microbatch)
-        needed = before if kind == FORWARD else Op(BACKWARD, stage + 1, microbatch)
-        if mailbox.receives(needed):
-            return mailbox.receive(needed)
-        return self._handed_over.pop(needed)
-
     def _compute(
-        self, mailbox: Mailbox, op: Op, arrived: torch.Tensor | None, target: torch.Tensor
+        self, handover: Handover, op: Op, arrived: torch.Tensor | None, target: torch.Tensor
     ) -> torch.Tensor | None:
+        """Run `op`: what another stage takes from it, or a loss, which is noted."""
         kind, stage, microbatch = op
         at = self.stages[stage]
         if kind == FORWARD:
             assert arrived is not None  # the batch, or an activation
-            if mailbox is self._evaluating:
-                return at.evaluate(microbatch, arrived, target)
-            return at.forward(microbatch, arrived, target)
+            run = at.evaluate if handover is self._evaluating else at.forward
+            output = run(microbatch, arrived, target)
+            if stage == self.last:
+                self.losses.append(output.detach())
+            return output
         if kind == BACKWARD:
             return at.backward(microbatch, arrived)
         if kind == BACKWARD_INPUT:
             return at.backward_input(microbatch, arrived)
         at.backward_weight(microbatch)
         return None
-
-    def _pass_on(self, mailbox: Mailbox, op: Op, result: torch.Tensor | None) -> None:
-        """To the stage that needs it: on another rank, or on this one."""
-        kind, stage, microbatch = op
-        if kind == FORWARD and stage == self.last:
-            assert result is not None  # the loss
-            self.losses.append(result.detach())
-        elif kind == FORWARD and stage + 1 in self.stages:
-            self._handed_over[op] = result
-        elif kind in (BACKWARD, BACKWARD_INPUT) and stage - 1 in self.stages:
-            self._handed_over[Op(BACKWARD, stage, microbatch)] = result
-        elif kind != BACKWARD_WEIGHT:
-            mailbox.send(op if kind == FORWARD else Op(BACKWARD, stage, microbatch), result)
 
     def _cut_batch(self, batch: torch.Tensor) -> Sequence[torch.Tensor]:
         if len(batch) % self.microbatches or not len(batch):
