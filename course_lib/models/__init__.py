@@ -1,9 +1,11 @@
 """Ordinary single-process torch: tiny GPTs, their data, the training loop that is the oracle.
 
-tiny_gpt        a GPT that still learns something; mixture: the same with experts
-sorting_task    what it learns
-nasty           small models with what breaks naive implementations
-reference       training on one device
+To read in this order:
+
+    tiny_gpt        a GPT that still learns something; mixture: the same with experts
+    sorting_task    what it learns
+    nasty           small models with what breaks naive implementations
+    reference       training on one device
 """
 
 from .mixture import TinyMixtureGPT, tiny_mixture_gpt

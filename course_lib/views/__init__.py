@@ -1,5 +1,7 @@
 """Pictures and widgets of what ranks did or would do: the only place that draws.
 
+By what they show:
+
     how they are made    view, drawing, charts, palette, units; explore for sliders; live/: scripts
 
     messages             traffic_bars, traffic_matrix, moving_values, ring_steps; hang, source_lines
