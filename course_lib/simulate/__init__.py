@@ -48,6 +48,7 @@ from .training_programs import (
     DEEPSPEED_2021,
     MEGATRON_2021,
     MEGATRON_2022,
+    MEGATRON_CORE,
     MODERN,
     NEMO_AUTOMODEL,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "MEGATRON_2021",
     "MEGATRON_2022",
     "MEGATRON_BF16",
+    "MEGATRON_CORE",
     "MEGATRON_FP16",
     "MIXED_ADAM",
     "MODELS",
