@@ -750,10 +750,19 @@ moving_explorer(
 )
 
 # %% [markdown]
-# In how many rounds is your all-gather done? A round with few blocks is one in which most ranks
-# wait. The last three collectives are for later lessons. `all_reduce` leaves the sum on every rank.
-# For `reduce_scatter` and `all_to_all_single` each rank puts in a number for every rank: the first
-# adds up what is meant for a rank, the second hands it over.
+# In how many rounds is your all-gather done, and in how many PyTorch's? A round with few blocks is
+# one in which most ranks wait.
+#
+# <details><summary>Answer</summary>
+#
+# Four broadcasts in turn, as in the solution, take 11 rounds, and in all but one of them a single
+# block travels. The ring takes three, with four blocks in each.
+#
+# </details>
+#
+# The last three collectives are for later lessons. `all_reduce` leaves the sum on every rank. For
+# `reduce_scatter` and `all_to_all_single` each rank puts in a number for every rank: the first adds
+# up what is meant for a rank, the second hands it over.
 #
 # ### See it: who waits
 #
