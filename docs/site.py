@@ -42,9 +42,7 @@ _WITHOUT_REQUESTS = """\
 <style>
 .jp-OutputArea-output pre { word-break: normal; overflow-wrap: anywhere }
 /* Lines of 100 letters, in a narrow window without a scroll bar */
-@media (max-width: 960px) {
-  .highlight pre, .jp-OutputArea-output pre { font-size: clamp(10px, 1.38vw, 13px) }
-}
+@media (max-width: 960px) { :root { --jp-code-font-size: clamp(10px, 1.5vw, 13px) } }
 </style>
 {% endblock %}
 """
