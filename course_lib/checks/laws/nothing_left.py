@@ -1,4 +1,4 @@
-"""A call leaves nothing behind: no process group, hook, thread, open file or child process.
+"""A call leaves nothing behind: no hook, thread, open file or child process.
 
 At the thousandth step there would be a thousand of them.
 """
@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import torch.distributed as dist
 from torch import nn
 
 from ._law import Call, Law, Watch
@@ -34,13 +33,11 @@ def watch(call: Call) -> Watch:
 
 
 _REMEDY = {
-    "process groups": "make a group once, outside, or use the one that is passed in",
     "hooks": "remove() what register_hook returned, or do without",
     "threads": "join() them",
     "open files": "close them",
 }
 _EXEMPT = {
-    "process groups": "groups",
     "hooks": "hooks",
     "threads": "threads",
     "open files": "files",
@@ -49,7 +46,6 @@ _EXEMPT = {
 
 def _left(call: Call) -> dict[str, int]:
     found = {
-        "process groups": len(dist.distributed_c10d._world.pg_map),
         "hooks": sum(_hooks(value) for value in call.arguments.values()),
         "threads": threading.active_count(),
         "open files": _open_files(),
