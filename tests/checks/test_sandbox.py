@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import os
 import pickle
 import random
 import sys
@@ -207,6 +208,20 @@ def test_what_the_safeguards_know_by_name_is_there():
     assert {type(outcome(1)).__module__, Frame.__module__} <= {
         name for name in sys.modules if name.startswith(transport._ROOMS)
     }
+
+
+def test_no_two_runs_on_a_machine_have_the_same_user(monkeypatch):
+    monkeypatch.setattr(grading, "FIRST_USER", 2**21 + 256 * os.getpid())
+    monkeypatch.setattr(grading, "_USERS", 2)
+    with grading._user_of_its_own() as first, grading._user_of_its_own() as second:
+        assert second == first + 1
+        with (
+            pytest.raises(grading.SandboxError, match="all 2 users"),
+            grading._user_of_its_own(),
+        ):
+            pass
+    with grading._user_of_its_own() as again:
+        assert again == first
 
 
 # ---------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ The answer never runs in this process. It gets bytes, believes nothing about the
 takes its own cases and the exercise's own judge.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -17,7 +18,7 @@ import tempfile
 import threading
 import time
 import types
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -40,7 +41,7 @@ _START = (
     "import importlib, sys; sys.path.insert(0, sys.argv[1]); "
     f"importlib.import_module({fork_server.__name__!r}).main()"
 )
-FIRST_USER = 64_000  # users that no system gives to anybody
+FIRST_USER, _USERS = 64_000, 256  # that no system gives to anybody
 _DEFINE_SECONDS = 30.0
 _MORE_SECONDS = 20.0  # than an exercise's own time-out, for one case
 _PATIENCE = 10.0  # to see everything gone after the run was cancelled
@@ -62,7 +63,6 @@ class Grader:
         self._lock = threading.Lock()
         self._cancel_fds: set[int] = set()
         self._closed = False
-        self._free_users = list(range(FIRST_USER, FIRST_USER + 256))
         try:
             library = write_library(self._folder, ())
         except BaseException:
@@ -106,19 +106,16 @@ class Grader:
         keep_lines(program)
         with self._lock:
             library = write_library(self._folder, imports)
-            user = self._free_users.pop()
-
-        def collect(jobs: Sequence[Job]) -> Generator[Outcome]:
-            return self._outcomes(exercise, program, jobs, library, user)
-
         hashing = hashes.line_of_sources(piece.source for piece in program.pieces)
-        try:
+        with _user_of_its_own() as user:
+
+            def collect(jobs: Sequence[Job]) -> Generator[Outcome]:
+                return self._outcomes(exercise, program, jobs, library, user)
+
             verdict = examine(exercise, rng, collect, hashing)
             if _may_have_a_share(verdict) and has_right_result(exercise, rng, collect, hashing):
                 verdict = dataclasses.replace(verdict, right_result=True)
             return verdict
-        finally:
-            self._free_users.append(user)
 
     def close(self) -> None:
         """End the fork server, and with it every run; a verdict that is being taken raises."""
@@ -180,6 +177,23 @@ class Grader:
                     os.close(cancel_fd)
             messages.drain(_PATIENCE)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _user_of_its_own() -> Iterator[int]:
+    """The number of a user that no other run on this machine has, whichever grader started it.
+
+    A socket's name says so to all, and is gone with this process, however it ends.
+    """
+    for number in range(FIRST_USER, FIRST_USER + _USERS):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as mark:
+            try:
+                mark.bind(f"\0course_lib: user {number} runs an answer")
+            except OSError:  # somebody has it
+                continue
+            yield number
+            return
+    raise SandboxError(f"all {_USERS} users for runs are taken")
 
 
 def _file_of(task: bytes) -> BinaryIO:
