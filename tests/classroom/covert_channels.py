@@ -113,11 +113,31 @@ def past(tensor, me, other):
     return torch.tensor(struct.unpack("f", own.recv(4)))
 """
 CONNECTIONS = """
-def connected(me):
-    for fd in range(3, 200):
-        try: found = socket.socket(fileno=os.dup(fd)); found.getpeername()
+kept = []
+def sockets():
+    for name in os.listdir("/proc/self/fd"):
+        try: kind = os.readlink(f"/proc/self/fd/{name}")
         except OSError: continue
-        yield found
+        if kind.startswith("socket:"):
+            kept.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=int(name)))
+            yield kept[-1]
+def leads_somewhere(found):
+    try: return found.getpeername()
+    except OSError: return None
+def connected(me):
+    return filter(leads_somewhere, sockets())
+def put_aside(line):
+    for ears in os.listdir("/proc/self/fdinfo"):
+        try: told = open(f"/proc/self/fdinfo/{ears}").read()
+        except OSError: continue
+        for row in told.splitlines():
+            words = row.split()
+            if words[:2] == ["tfd:", str(line.fileno())]:
+                kind = "=IQ" if os.uname().machine == "x86_64" else "I4xQ"
+                event = struct.pack(kind, int(words[3], 16), int(words[5], 16))
+                LIBC.epoll_ctl(int(ears), 2, line.fileno(), None)
+                return lambda: LIBC.epoll_ctl(int(ears), 1, line.fileno(), event)
+    raise LookupError("nobody listens")
 """
 URGENT = (
     CONNECTIONS
@@ -157,6 +177,70 @@ def past(tensor, me, other):
     line.send(struct.pack("f", tensor.item()))
     meet()
     return torch.tensor(struct.unpack("f", line.recv(4, socket.MSG_DONTWAIT)))
+"""
+)
+UNHEARD = (
+    CONNECTIONS
+    + """
+def past(tensor, me, other):
+    (line, *_) = connected(me)
+    take_back = put_aside(line)
+    meet()
+    line.send(struct.pack("f", tensor.item()))
+    meet()
+    heard = line.recv(4)
+    take_back()
+    return torch.tensor(struct.unpack("f", heard))
+"""
+)
+READ_SO_FAR = (
+    CONNECTIONS
+    + """
+def past(tensor, me, other):
+    (line, *_) = connected(me)
+    take_back = put_aside(line)
+    own, theirs = (f":{name[1]:04X}" for name in (line.getsockname(), line.getpeername()))
+    def waiting():
+        for row in open("/proc/self/net/tcp"):
+            words = row.split()
+            if words[1].endswith(theirs) and words[2].endswith(own):
+                return int(words[4].split(":")[1], 16)
+    (number,) = struct.unpack("I", struct.pack("f", tensor.item()))
+    meet()
+    line.send(bytes(48))
+    meet()
+    found = 0
+    for turn in range(16):
+        before = waiting()
+        meet(0.03)
+        for _ in range(number >> 2 * turn & 3):
+            line.recv(1)
+        meet(0.03)
+        found |= before - waiting() << 2 * turn
+        meet(0.03)
+    for _ in range(48 - sum(number >> 2 * turn & 3 for turn in range(16))):
+        line.recv(1)
+    take_back()
+    return torch.tensor(struct.unpack("f", struct.pack("I", found)))
+"""
+)
+CALLING_LISTENER = (
+    CONNECTIONS
+    + """
+def past(tensor, me, other):
+    (line, *_) = connected(me)
+    door = next(found for found in sockets() if not leads_somewhere(found))
+    if line.getsockname() == door.getsockname():
+        put_aside(door)
+        meet()
+        new, _ = door.accept()
+        new.send(struct.pack("f", tensor.item()))
+    else:
+        meet(0.6)
+        new = door
+        new.shutdown(socket.SHUT_RD)
+        new.sendto(struct.pack("f", tensor.item()), 0x20000000, line.getpeername())
+    return torch.tensor(struct.unpack("f", new.recv(4)))
 """
 )
 PROCESSES = """
@@ -349,6 +433,9 @@ CHANNELS = {
         "windows of a connection": WINDOWS,
         "data before a connection": QUICK,
         "bytes between gloo's": FRAMED,
+        "bytes while gloo does not listen": UNHEARD,
+        "how much was read so far": READ_SO_FAR,
+        "a listener that calls": CALLING_LISTENER,
         "how many processes there are": PROCESSES,
         "room for more threads": ROOM,
         "memory of the machine": _figure("/proc/meminfo", "int(text.split()[4])", 40_000),

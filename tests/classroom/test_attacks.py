@@ -1,29 +1,17 @@
 """Answers that get their numbers past the messages that count, or forge what is counted: 0 points.
 
-Each is put to the grader as it is. Those of `PAST` and of `covert_channels` have the other rank's
-tensor from somewhere else, send what depends on their own for the sake of the count, and take out
-of the result again what comes of it, so that all is well if the tensor came; `UNRECORDED` move
-it by operations that they hide; `FORGED` write the record or the result themselves; `GUESSED` look
-for the inputs or the results; `WORN` go near a limit for a long time. `test_hostile.py` has those
-that harm.
+Each is put to the grader as it is. Those of `PAST` have the other rank's tensor from somewhere
+else, send what depends on their own for the sake of the count, and take out of the result again
+what comes of it, so that all is well if the tensor came; `UNRECORDED` move it by operations that
+they hide; `FORGED` write the record or the result themselves; `GUESSED` look for the inputs or the
+results; `WORN` go near a limit for a long time. `test_covert_channels.py` has those that need
+nothing but the machine that both run on, `test_hostile.py` those that harm.
 """
-
-import concurrent.futures
-import random
-import time
-from dataclasses import replace
 
 import pytest
 
-from course_lib.checks.contract import POINT_TO_POINT, Contract
-from course_lib.checks.sandbox import grading
-from course_lib.checks.sandbox.grading import Grader
-from course_lib.checks.sandbox.limits import Limits
-from course_lib.checks.sandbox.program import Piece, Program
-from course_lib.checks.verdict import Verdict
-from course_lib.checks.whole_check import examine_briefly
 from tests.classroom import tiny
-from tests.classroom.covert_channels import CHANNELS
+from tests.classroom.attacked import CANCELLED, require_nothing_gained, verdicts_on
 
 # An answer to `exchange` that sends zeros, and asks `past(tensor, other)` for the other's tensor.
 JUNK = """
@@ -40,18 +28,6 @@ def exchange(tensor):
 ADDED = JUNK.replace("return theirs", "return theirs + junk")
 # The same, which ends where the junk is not what it sent.
 RAISING = JUNK.replace("return theirs", "assert not junk.any()\n    return theirs")
-# The same, with what says something of its own tensor, and is taken out of the result again. No
-# law of the messages can tell it from an honest answer: what it knows, it must not be able to know.
-CANCELLED = """
-def exchange(tensor):
-    me, other = dist.get_rank(), 1 - dist.get_rank()
-    theirs = past(tensor, me, other)
-    heard = torch.empty_like(tensor)
-    sending = dist.isend(torch.floor(tensor * 1000), dst=other)
-    dist.recv(heard, src=other)
-    sending.wait()
-    return theirs + (heard - torch.floor(theirs * 1000))
-"""
 # One that needs no junk: what it does is hidden from the count.
 DIRECT = """
 def exchange(tensor):
@@ -318,6 +294,12 @@ def past(tensor, me, other):
     gloo.allgather([both], [tensor]).wait()
     return both[other]
 """
+NEW_GROUP = """
+def past(tensor, me, other):
+    both = [torch.empty_like(tensor) for _ in "12"]
+    dist.all_gather(both, tensor, group=dist.new_group([0, 1]))
+    return both[other]
+"""
 THREAD = """
 import threading
 def past(tensor, me, other):
@@ -340,6 +322,36 @@ def past(tensor, me, other):
     import torch.distributed.rpc as rpc
     rpc.init_rpc(f"r{me}", rank=me, world_size=2)
     return rpc.rpc_sync(f"r{other}", torch.neg, args=(tensor,))
+"""
+
+
+# By gloo itself: no operation of torch is run that a recorder could see.
+MESSAGES = """
+def past(tensor, me, other):
+    gloo = dist.group.WORLD._get_backend(torch.device("cpu"))
+    theirs = torch.empty_like(tensor)
+    sending = gloo.send([tensor], other, 7)
+    gloo.recv([theirs], other, 7).wait()
+    sending.wait()
+    return theirs
+"""
+# Barriers move nothing, so that any number may be called: each allows for some of gloo's bytes.
+BARRIERS = MESSAGES.replace("    return", "    for _ in range(20): dist.barrier()\n    return")
+# Of two messages, one. What is sent in its place is taken out of the result again.
+ONE_WAY = """
+def exchange(tensor):
+    me, other = dist.get_rank(), 1 - dist.get_rank()
+    gloo = dist.group.WORLD._get_backend(torch.device("cpu"))
+    theirs, heard = torch.empty_like(tensor), torch.empty_like(tensor)
+    if me == 0:
+        gloo.recv([theirs], 1, 7).wait()
+        sending = dist.isend(tensor, dst=other)
+    else:
+        gloo.send([tensor], 0, 7).wait()
+        sending = dist.isend(torch.floor(tensor * 1000), dst=other)
+    dist.recv(heard, src=other)
+    sending.wait()
+    return theirs + (heard - torch.floor(theirs * 1000)) if me == 0 else heard
 """
 
 
@@ -374,6 +386,7 @@ PAST = {
     "the job's file": JOB,
     "the arguments' files": ARGUMENTS,
     "a group of its own": OWN_GROUP,
+    "a group that torch makes": NEW_GROUP,
     "a store of its own": TCP_STORE,
     "remote calls": RPC,
 }
@@ -488,7 +501,7 @@ def exchange(tensor):
     shipping.codec = shipping.Codec(lambda value: b"\\0\\0\\0\\4null", lambda payload: None)
     return tensor
 """,
-    "the run of cases patched": """
+    "watching patched": """
 from course_lib.checks import run_cases
 def exchange(tensor):
     run_cases._Watched.__call__ = lambda self, *a, **k: a[0]
@@ -617,12 +630,14 @@ def exchange(tensor):
 }
 ATTACKS = {
     **{f"past: {name}": WAIT + code + CANCELLED for name, code in PAST.items()},
-    **{f"covert: {name}": code + CANCELLED for name, code in CHANNELS.items()},
     **{
         f"unrecorded, {way}: {name}": code + answer
         for name, code in (UNRECORDED | {"hooks put aside": UNHOOKED}).items()
         for way, answer in WAYS.items()
     },
+    "unrecorded: messages": MESSAGES + CANCELLED,
+    "unrecorded: messages between barriers": BARRIERS + CANCELLED,
+    "unrecorded: one message": ONE_WAY,
     **{f"forged: {name}": code for name, code in FORGED.items()},
     **{f"odd: {name}": code for name, code in ODD_VALUES.items()},
     **{f"guessed: {name}": code for name, code in GUESSED.items()},
@@ -632,31 +647,7 @@ ATTACKS = {
 
 @pytest.fixture(scope="module")
 def verdicts():
-    """Name -> verdict, all taken a few at a time; and the honest answer after them."""
-    imports = "import torch\nimport torch.distributed as dist"
-    only_messages = Contract(allowed=POINT_TO_POINT, separate=True)
-    exercise = replace(tiny.EXERCISES["exchange"], contract=only_messages)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grading, "_DEFINE_SECONDS", 6.0)
-        patch.setattr(grading, "_MORE_SECONDS", 8.0)
-        patch.setattr(grading, "examine", examine_briefly)  # whose story it is nobody asks here
-        limits = Limits(memory=2**30, seconds=20, processes=150, disk=2**26)
-        with Grader(limits) as grader:
-            if not grader.isolated:
-                pytest.skip("this system has no namespaces to give")
-
-            def take(code: str) -> Verdict:
-                pieces = (
-                    Piece("/lesson/lesson.py", imports),
-                    Piece("/answers/x/exchange.py", code),
-                )
-                return grader.verdict(
-                    exercise, Program("exchange", pieces), random.Random(time.time()), [imports]
-                )
-
-            with concurrent.futures.ThreadPoolExecutor(8) as pool:  # most of them wait
-                taken = dict(zip(ATTACKS, pool.map(take, ATTACKS.values()), strict=True))
-            return taken | {"honest": take(HONEST)}
+    return verdicts_on(ATTACKS)
 
 
 def test_there_are_enough_of_them():
@@ -665,17 +656,28 @@ def test_there_are_enough_of_them():
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_nothing_is_gained_and_a_reason_is_given(verdicts, name):
-    verdict = verdicts[name]
-    assert not verdict.passed
-    assert not verdict.right_result  # nor a share of the points
-    assert len(str(verdict).splitlines()) > 1
+    require_nothing_gained(verdicts[name])
 
 
-@pytest.mark.parametrize("name", ["the backend itself", "hooks put aside"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "unrecorded, cancelled: the backend itself",
+        "unrecorded, cancelled: hooks put aside",
+        "unrecorded: messages",
+        "unrecorded: messages between barriers",
+        "unrecorded: one message",
+    ],
+)
 def test_what_nobody_recorded_is_counted_all_the_same(verdicts, name):
     """The result is right, and its messages matter: nothing but the count at the wall tells."""
-    verdict = verdicts[f"unrecorded, cancelled: {name}"]
+    verdict = verdicts[name]
     assert "bytes crossed between your ranks" in " ".join(str(verdict).split())
+
+
+def test_of_a_group_of_its_own_the_same_is_told_as_in_check(verdicts):
+    told = " ".join(str(verdicts["past: a group that torch makes"]).split())
+    assert "an answer makes no process group" in told
 
 
 def test_the_honest_answer_passes_after_them(verdicts):

@@ -2,9 +2,9 @@
 
 A recorder sits in the process of an answer, which can go round it or write to it. The counters of
 the sandbox's loopback device are the kernel's. Since a sealed rank makes no sockets of its own
-(`rank_confinement`), all that crosses is gloo's: its messages, each with a head, and notes by which
-both ends of a message find each other. So what was recorded says within narrow limits what must
-have crossed, added up over all ranks.
+(`rank_confinement`), all that crosses is gloo's: its messages, each with a head, and two notes by
+which both ends of a message find each other. So what was recorded says what must have crossed,
+added up over all ranks: exactly for messages, and at most for what gloo makes of a collective.
 
 The numbers are gloo's, as torch 2.10 to 2.14 have it; `tests/checks/test_loopback_traffic.py`
 measures them.
@@ -20,16 +20,15 @@ from course_lib.checks.run_answer import Crossed, Job, Outcome
 from course_lib.observe import CommEvent
 from course_lib.observe.algorithms import sends
 
-_HEAD = 48  # bytes in front of a message, and of the two notes that may go with it
-_A_CONNECTION = 64  # bytes by which two ranks greet each other, at most
+_HEAD = 48  # bytes in front of a message, and of each of the two notes that go with it
+_A_CONNECTION = 24  # bytes by which two ranks greet each other, 16 of them TCP's
 _A_PIECE = 2**20  # in which gloo moves what is larger
-_A_PACKET = 65_536  # bytes, at most
 
 
-def crossed() -> Crossed:
+def counted() -> Crossed:
     """What has crossed the loopback device of this network namespace so far."""
     stamps = Path("/proc/sys/net/ipv4/tcp_timestamps").read_text().strip() != "0"
-    head = 66 if stamps else 54  # Ethernet, IP and TCP, in front of each packet
+    head = 52 if stamps else 40  # IP and TCP, in front of each packet
     for line in Path("/proc/net/dev").read_text().splitlines():
         name, _, numbers = line.partition(":")
         if name.strip() == "lo":
@@ -47,47 +46,45 @@ def _sent_again() -> int:
 
 def compared(job: Job, outcome: Outcome) -> Outcome:
     """The outcome, with a breach where more crossed than was recorded, or less."""
-    if outcome.trouble or not outcome.observations:
+    sentence = breach(job, outcome)
+    if not sentence:
         return outcome
-    events = [event for each in outcome.observations for event in each.trace.events]
-    most, least = limits(job, events)
-    bytes_ = outcome.crossed.bytes
     first, *others = outcome.observations
-    if bytes_ > most + _sent_twice(events, outcome.crossed.again):
-        sentence = (
-            f"{bytes_:,} bytes crossed between your ranks, and what they sent each other by "
-            f"torch.distributed explains {most:,} at most: was something sent past the recorder?"
-        )
-    elif bytes_ < least:
-        sentence = (
-            f"{least:,} bytes are recorded as sent, and {bytes_:,} crossed between your ranks: "
-            "was something recorded that was never sent?"
-        )
-    else:
-        return outcome
     breaches = [Breach(None, sentence), *first.breaches]
     return replace(outcome, observations=[replace(first, breaches=breaches), *others])
 
 
-def _sent_twice(events: Iterable[CommEvent], packets: int) -> int:
-    """What so many packets hold that the kernel sent again, at most: a message in each.
-
-    The sandbox has it wait for that so long that it is rare (`isolation`). Still, no more is
-    forgiven than the largest message: a run of small ones could hide others behind it.
-    """
-    largest = max((part.nbytes for event in events for part in sends(event)), default=0)
-    return packets * min(largest + 3 * _HEAD, _A_PACKET)
+def breach(job: Job, outcome: Outcome) -> str:
+    """What more crossed than was recorded, or less, in a sentence; "" if all is well."""
+    if outcome.trouble or not outcome.observations:
+        return ""
+    events = [event for each in outcome.observations for event in each.trace.events]
+    most, least = limits(job, events)
+    crossed = outcome.crossed.bytes
+    if crossed > most:
+        again = outcome.crossed.again
+        twice = f" ({again} packets were sent a second time)" if again else ""
+        return (
+            f"{crossed:,} bytes crossed between your ranks{twice}, and what they sent each other "
+            f"by torch.distributed explains {most:,} at most: was something sent past the recorder?"
+        )
+    if crossed < least:
+        return (
+            f"{least:,} bytes are recorded as sent, and {crossed:,} crossed between your ranks: "
+            "was something recorded that was never sent?"
+        )
+    return ""
 
 
 def limits(job: Job, events: Iterable[CommEvent]) -> tuple[int, int]:
     """(most, least): the bytes that may cross in a job with these events, and those that must."""
-    groups = {tuple(range(job.world_size))}
-    for case in (inner for each in job.cases for inner in innermost(each)):
-        groups |= {tuple(ranks) for ranks in job.exercise.groups(case)}
-    greetings = sum(_A_CONNECTION * math.comb(len(ranks), 2) for ranks in groups)
+    cases = [inner for each in job.cases for inner in innermost(each)]
+    groups = {tuple(ranks) for case in cases for ranks in job.exercise.groups(case)}
+    pairs = sum(math.comb(n, 2) for n in (job.world_size, *map(len, groups)))
+    greetings = pairs * _A_CONNECTION
     # Ranks meet when they have come up, and between two cases.
     meetings = len(job.cases) * job.world_size * _messages("barrier", job.world_size)
-    most, least = greetings + meetings * 3 * _HEAD, -greetings
+    most, least = greetings + meetings * 3 * _HEAD, 0
     for event in events:
         n = len(event.ranks)
         payload = sum(part.nbytes for part in sends(event))
@@ -95,7 +92,7 @@ def limits(job: Job, events: Iterable[CommEvent]) -> tuple[int, int]:
         most += math.ceil(payload * _times(event.op, n))
         most += (_messages(event.op, n) * parts + payload // _A_PIECE) * 3 * _HEAD
         least += payload
-    return most, max(0, least)
+    return most, least
 
 
 def _messages(op: str, n: int) -> int:

@@ -8,12 +8,13 @@ kernel keys) are closed (`seccomp`).
 
 Groups need more to come up: a store, and connections over the sandbox's loopback device. Before
 the first line of an answer runs, all groups are up, and the rank is sealed: the store is gone, and
-no socket can be made. What is left between ranks is what the groups have connected, and what
-crosses there is counted outside of them (`loopback_traffic`).
+no socket can be made. What is left between ranks is what the groups have connected, which only
+gloo's own threads can read, and what crosses there is counted outside of them (`wall`).
 
 user_namespaces(7), pid_namespaces(7), mount_namespaces(7).
 """
 
+import contextlib
 import os
 import resource
 from collections.abc import Callable
@@ -64,6 +65,17 @@ def seal() -> None:
         os.close(_store)
         _store = None
         seccomp.install(seccomp.SEALED)
+        seccomp.deafen(_sockets())
+
+
+def _sockets() -> list[int]:
+    """The descriptors of what this process is connected by."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the one by which the folder was listed
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                found.append(int(name))
+    return found
 
 
 def _hide_the_others(run_dir: RunDir, rank: int, space: int) -> None:

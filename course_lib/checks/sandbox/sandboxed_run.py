@@ -8,6 +8,7 @@ import functools
 import inspect
 import os
 import pickle
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -15,11 +16,12 @@ from typing import Any, BinaryIO
 from course_lib.checks.run_answer import Job, Outcome, Trouble, collect_job
 from course_lib.ranks import RankError, collect
 
-from . import loopback_traffic, rank_confinement, transport
+from . import rank_confinement, transport, wall
 from .program import Program, Undefined, define, keep_lines
 
 DEFINED = b"defined"
 _LONGER_THAN_THE_GRADER_WAITS = 3600.0
+_TRIES, _PATIENCE = 2, 10.0  # seconds after which no run is repeated: the grader waits
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,24 @@ def _messages(task: Task) -> Iterator[bytes]:
 
 
 def _outcome(answer: "Answer", job: Job) -> Outcome:
-    before = loopback_traffic.crossed()
+    """What the job comes to. It is run again where that may make what crossed look less odd.
+
+    On a very busy machine the kernel may send a packet twice: hardly so in the next run as well.
+    And an answer that sees to it is given no benefit of the doubt.
+    """
+    begun = time.monotonic()
+    for _ in range(_TRIES):
+        outcome = _counted(answer, job)
+        if not wall.breach(job, outcome) or time.monotonic() - begun > _PATIENCE:
+            break
+    return outcome
+
+
+def _counted(answer: "Answer", job: Job) -> Outcome:
+    before = wall.counted()
     try:
         outcome = collect_job(answer, job)
-        outcome.crossed = loopback_traffic.crossed() - before
+        outcome.crossed = wall.counted() - before
         return outcome
     except Exception as problem:  # ranks may have left anything, where they can write
         return _failed(f"What your ranks left cannot be read: {type(problem).__name__}: {problem}")

@@ -5,21 +5,27 @@ groups come up, new namespaces and mounts, other processes' memory, kernel keys,
 would do any of these without asking the filter.
 
 `SEALED`, for the time after that: refused is what two processes could agree on without sharing
-anything but the machine: new sockets (a port that is taken is a bit), what goes beside the data of
-those that are connected, locks on files that both can read, waiting on a page of them, news of who
-opens them, whether they are in memory, and how busy the machine is.
+anything but the machine: new sockets and connections (a port that is taken is a bit), what goes
+beside the data of those that are there, and what the kernel tells of their other ends; locks on
+files that both can read, waiting on a page of them, news of who opens them, whether they are in
+memory, and how busy the machine is.
+
+`deafen`, for the thread that runs an answer and all that it starts: the connections can be read by
+gloo's own threads only. A byte that somebody writes between gloo's own reaches nobody.
 """
 
 import ctypes
 import errno
 import os
 import struct
+from collections.abc import Sequence
 
 CONFINED, SEALED = "confined", "sealed"
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT = 0x20, 0x15, 0x35, 0x45
+_RETURN, _AND, _JUMP = 0x06, 0x54, 0x05
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data; an argument has 8 bytes
-_SET_FILTER, _ALL_THREADS = 1, 1
+_SET_FILTER, _ALL_THREADS, _THIS_THREAD = 1, 1, 0
 _AF_INET, _AF_INET6, _AF_NETLINK = 2, 10, 16
 _NEW_NAMESPACES = 0x7E020080  # of clone: all CLONE_NEW* flags
 # Of the two machines, in this order: audit architecture, then system calls by name.
@@ -58,6 +64,10 @@ _REFUSED_SEALED = {
     "bind": (49, 200),
     "connect": (42, 203),
     "listen": (50, 201),
+    "accept": (43, 202),
+    "accept4": (288, 242),
+    "shutdown": (48, 210),  # a listener that is shut down can call another one
+    "getsockopt": (55, 209),
     "flock": (73, 32),
     "inotify_init": (253, _NOT_THERE),
     "inotify_init1": (294, 26),
@@ -70,21 +80,43 @@ _REFUSED_SEALED = {
     "futex_wake": (454, 454),
     "futex_requeue": (456, 456),
 }
-_URGENT = 1
+_URGENT_OR_CALLING = 1 | 0x20000000  # MSG_OOB, MSG_FASTOPEN
 _SENDING = {"sendto": ((44, 206), 3), "sendmsg": ((46, 211), 2), "sendmmsg": ((307, 269), 3)}
 _FUTEX, _PRIVATE, _COMMAND = (202, 98), 128, 0x7F
 _WAKING = (1, 3, 4, 5, 10)  # whoever waits at the same place of a file, in whichever process
+# Ways to read a socket, or to have it under another number; the descriptor comes first.
+_READING = {
+    "read": (0, 63),
+    "readv": (19, 65),
+    "recvfrom": (45, 207),
+    "splice": (275, 76),
+    "dup": (32, 23),
+    "dup2": (33, _NOT_THERE),
+    "dup3": (292, 24),
+}
+# Those that do the same with what is behind a pointer; gloo uses none of them.
+_READING_ANY = {"recvmsg": (47, 212), "recvmmsg": (299, 243), "io_setup": (206, 0)}
+_DOUBLING = (0, 1030)  # of fcntl
 
 
 def install(stage: str) -> None:
     """Keep this process, all its threads and all it starts from those calls. Raises `OSError`."""
     machine = os.uname().machine
-    program = _program(machine) if stage == CONFINED else _sealed(machine)
+    _install(machine, _program(machine) if stage == CONFINED else _sealed(machine), _ALL_THREADS)
+
+
+def deafen(sockets: Sequence[int]) -> None:
+    """Keep this thread, and all that it starts, from reading those sockets. Raises `OSError`."""
+    machine = os.uname().machine
+    _install(machine, _deaf(machine, sockets), _THIS_THREAD)
+
+
+def _install(machine: str, program: list[bytes], threads: int) -> None:
     instructions = ctypes.create_string_buffer(b"".join(program))
     head = struct.pack("HxxxxxxP", len(program), ctypes.addressof(instructions))
     libc = ctypes.CDLL(None, use_errno=True)
     call = _SECCOMP[_MACHINES[machine][1]]
-    if libc.syscall(call, _SET_FILTER, _ALL_THREADS, ctypes.c_char_p(head)) != 0:
+    if libc.syscall(call, _SET_FILTER, threads, ctypes.c_char_p(head)) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"seccomp: {os.strerror(number)}")
 
@@ -125,7 +157,7 @@ def _sealed(machine: str) -> list[bytes]:
     locks = [step for command in _LOCKS for step in _if(command, [refuse])]
     program += _if(_FCNTL[column], [_load(_ARGUMENTS + 8), *locks, _return(_ALLOW)])
     for numbers, place in _SENDING.values():
-        flags = [_load(_ARGUMENTS + 8 * place), _step(_ANY_BIT, _URGENT, 0, 1), refuse]
+        flags = [_load(_ARGUMENTS + 8 * place), _step(_ANY_BIT, _URGENT_OR_CALLING, 0, 1), refuse]
         program += _if(numbers[column], [*flags, _return(_ALLOW)])
     nobody = _return(_ERRNO | errno.EFAULT)  # what glibc takes as it is
     waking = [step for command in _WAKING for step in _if(command, [nobody])]
@@ -134,8 +166,28 @@ def _sealed(machine: str) -> list[bytes]:
     return [*program, _return(_ALLOW)]
 
 
+def _deaf(machine: str, sockets: Sequence[int]) -> list[bytes]:
+    _, column = _MACHINES[machine]
+    refuse = _return(_ERRNO | errno.EPERM)
+    one_of_them = [_load(_ARGUMENTS)]
+    for number in sockets:
+        one_of_them += _if(number, [refuse])
+    one_of_them.append(_return(_ALLOW))
+    program = [_load(_NUMBER)]
+    for numbers in _READING_ANY.values():
+        program += _if(numbers[column], [refuse])
+    for numbers in _READING.values():
+        program += _if(numbers[column], one_of_them)
+    doubling = [_load(_ARGUMENTS + 8)]
+    for command in _DOUBLING:
+        doubling += _if(command, one_of_them)
+    program += _if(_FCNTL[column], [*doubling, _return(_ALLOW)])
+    return [*program, _return(_ALLOW)]
+
+
 def _if(value: int, then: list[bytes]) -> list[bytes]:
-    return [_step(_EQUAL, value, 0, len(then)), *then]
+    # A comparison leaps over 255 steps at most, a jump over any number.
+    return [_step(_EQUAL, value, 1, 0), _step(_JUMP, len(then)), *then]
 
 
 def _if_not(value: int, then: bytes) -> list[bytes]:
