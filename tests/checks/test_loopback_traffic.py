@@ -37,6 +37,28 @@ def everything(size):
     dist.all_to_all_single(torch.ones(n * size), torch.ones(n * size))
     return size
 """
+# What goes straight from rank to rank, or once around all of them, whichever end comes first.
+EXACT = """
+def everything(size):
+    me, n = dist.get_rank(), dist.get_world_size()
+    full = lambda: torch.ones(size)
+    each = lambda: [full() for _ in range(n)]
+    receiving = dist.irecv(torch.ones(size), (me - 1) % n)
+    for late in range(2):
+        sending = dist.isend(torch.ones(size), (me + 1) % n)
+        dist.barrier()
+        if late:
+            dist.recv(torch.ones(size), (me - 1) % n)
+        sending.wait()
+    receiving.wait()
+    dist.broadcast(full(), n - 1)
+    dist.gather(full(), each() if me == 0 else None)
+    dist.scatter(full(), each() if me == 0 else None)
+    dist.all_gather(each(), full())
+    dist.all_gather_into_tensor(torch.ones(n * size), full())
+    dist.all_to_all_single(torch.ones(n * size), torch.ones(n * size))
+    return size
+"""
 PAST = EVERYTHING.replace(
     "return size",
     """for _ in range(MORE):
@@ -84,6 +106,20 @@ def verdict():
 def test_what_gloo_needs_for_each_operation_is_allowed_for(verdict):
     taken = verdict(EVERYTHING)
     assert taken.passed, str(taken)
+
+
+def test_of_most_operations_it_is_known_to_the_byte_what_crosses(verdict, monkeypatch):
+    seen = []
+
+    def note(job: Job, outcome: Outcome) -> Outcome:
+        events = [event for each in outcome.observations for event in each.trace.events]
+        seen.append((outcome.crossed.bytes, wall.limits(job, events)[0]))
+        return outcome
+
+    monkeypatch.setattr(wall, "compared", note)
+    assert verdict(EXACT).passed
+    assert len(seen) >= 2
+    assert all(crossed == most for crossed, most in seen), seen
 
 
 def test_what_nobody_recorded_is_not(verdict):

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from course_lib.checks.contract import POINT_TO_POINT, Contract
-from course_lib.checks.whole_check import examine_briefly
 from course_lib.checks.sandbox import grading
 from course_lib.checks.sandbox.grading import Grader
 from course_lib.checks.sandbox.limits import Limits
 from course_lib.checks.sandbox.program import Piece, Program
 from course_lib.checks.verdict import Verdict
+from course_lib.checks.whole_check import examine_briefly
 from tests.classroom import tiny
 
 # An answer that asks `past(tensor, me, other)` for the other's tensor. What it sends says

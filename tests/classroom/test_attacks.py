@@ -501,7 +501,7 @@ def exchange(tensor):
     shipping.codec = shipping.Codec(lambda value: b"\\0\\0\\0\\4null", lambda payload: None)
     return tensor
 """,
-    "watching patched": """
+    "the run of cases patched": """
 from course_lib.checks import run_cases
 def exchange(tensor):
     run_cases._Watched.__call__ = lambda self, *a, **k: a[0]

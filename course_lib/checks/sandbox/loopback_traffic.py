@@ -87,27 +87,29 @@ def limits(job: Job, events: Iterable[CommEvent]) -> tuple[int, int]:
     most, least = greetings + meetings * 3 * _HEAD, 0
     for event in events:
         n = len(event.ranks)
-        payload = sum(part.nbytes for part in sends(event))
-        parts = max(1, len(event.shapes))
+        sent = list(sends(event))
+        payload = sum(part.nbytes for part in sent)
+        messages = _messages(event.op, n, len(sent)) * max(1, len(event.shapes))
         most += math.ceil(payload * _times(event.op, n))
-        most += (_messages(event.op, n) * parts + payload // _A_PIECE) * 3 * _HEAD
+        most += (messages + payload // _A_PIECE) * 3 * _HEAD
         least += payload
     return most, least
 
 
-def _messages(op: str, n: int) -> int:
-    """Messages of a rank, at most or on the average over the ranks, in one of gloo's operations."""
+def _messages(op: str, n: int, sent: int = 0) -> int:
+    """Messages of a rank in one of gloo's operations, at most or on the average over the ranks.
+
+    sent: those that are counted for it, which gloo sends if it goes straight from rank to rank.
+    """
     if n == 1:
         return 0
     return {
-        "recv": 0,
         "barrier": math.ceil(math.log2(n)),
-        "all_to_all": n - 1,
         "all_gather": 2 * (n - 1),
         "reduce": 2 * n - 1,
         "all_reduce": 4 * (n - 1),
         "reduce_scatter": 4 * n * (n - 1),  # an all-reduce of each part
-    }.get(op, 1)
+    }.get(op, sent)
 
 
 def _times(op: str, n: int) -> float:
