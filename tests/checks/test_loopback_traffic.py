@@ -1,4 +1,4 @@
-"""What crosses the wall of a sandbox, against what was recorded, allowing for gloo's own bytes."""
+"""What crosses the loopback device of a sandbox, against what was recorded, byte for byte."""
 
 import random
 
@@ -7,7 +7,7 @@ import pytest
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Observation
 from course_lib.checks.run_answer import Crossed, Job, Outcome
-from course_lib.checks.sandbox import grading, sandboxed_run, wall
+from course_lib.checks.sandbox import grading, loopback_traffic, sandboxed_run
 from course_lib.checks.sandbox.grading import Grader
 from course_lib.checks.sandbox.program import Piece, Program
 from course_lib.checks.whole_check import examine_briefly
@@ -113,10 +113,10 @@ def test_of_most_operations_it_is_known_to_the_byte_what_crosses(verdict, monkey
 
     def note(job: Job, outcome: Outcome) -> Outcome:
         events = [event for each in outcome.observations for event in each.trace.events]
-        seen.append((outcome.crossed.bytes, wall.limits(job, events)[0]))
+        seen.append((outcome.crossed.bytes, loopback_traffic.limits(job, events)[0]))
         return outcome
 
-    monkeypatch.setattr(wall, "compared", note)
+    monkeypatch.setattr(loopback_traffic, "compared", note)
     assert verdict(EXACT).passed
     assert len(seen) >= 2
     assert all(crossed == most for crossed, most in seen), seen
@@ -136,7 +136,7 @@ def _event(op: str, nbytes: int, rank: int = 0) -> CommEvent:
 
 def _compared(crossed: Crossed, *events: CommEvent) -> str:
     observation = Observation([None, None], Trace(2, list(events)))
-    outcome = wall.compared(JOB, Outcome([observation], crossed=crossed))
+    outcome = loopback_traffic.compared(JOB, Outcome([observation], crossed=crossed))
     return " ".join(breach.sentence for breach in outcome.observations[0].breaches)
 
 
@@ -145,8 +145,8 @@ JOB = Job(EXERCISE, (Case(2, "", {"size": 1}),))
 
 def test_a_message_has_three_heads_and_no_more():
     """One for itself, and one for each of the notes by which both ends find each other."""
-    most, least = wall.limits(JOB, [_event("send", 4000)])
-    none, _ = wall.limits(JOB, [])
+    most, least = loopback_traffic.limits(JOB, [_event("send", 4000)])
+    none, _ = loopback_traffic.limits(JOB, [])
     assert most - none == 4000 + 3 * 48
     assert least == 4000
     assert _compared(Crossed(most), _event("send", 4000)) == ""
@@ -154,14 +154,14 @@ def test_a_message_has_three_heads_and_no_more():
 
 
 def test_nothing_is_forgiven_for_a_packet_that_was_sent_again():
-    most, _ = wall.limits(JOB, [_event("send", 10**6)])
+    most, _ = loopback_traffic.limits(JOB, [_event("send", 10**6)])
     told = _compared(Crossed(most + 1, again=2), _event("send", 10**6))
     assert "(2 packets were sent a second time)" in told
 
 
 @pytest.mark.parametrize(("more", "runs"), [((0,), 1), ((1, 0), 2), ((1, 1, 0), 2)])
 def test_a_run_in_which_more_crossed_than_may_is_repeated(monkeypatch, more, runs):
-    most, _ = wall.limits(JOB, [])
+    most, _ = loopback_traffic.limits(JOB, [])
     tries = []
 
     def counted(answer: object, job: Job) -> Outcome:

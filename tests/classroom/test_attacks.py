@@ -670,7 +670,7 @@ def test_nothing_is_gained_and_a_reason_is_given(verdicts, name):
     ],
 )
 def test_what_nobody_recorded_is_counted_all_the_same(verdicts, name):
-    """The result is right, and its messages matter: nothing but the count at the wall tells."""
+    """The result is right, and its messages matter: only the count on the loopback device tells."""
     verdict = verdicts[name]
     assert "bytes crossed between your ranks" in " ".join(str(verdict).split())
 

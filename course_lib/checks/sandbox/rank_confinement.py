@@ -9,7 +9,7 @@ kernel keys) are closed (`seccomp`).
 Groups need more to come up: a store, and connections over the sandbox's loopback device. Before
 the first line of an answer runs, all groups are up, and the rank is sealed: the store is gone, and
 no socket can be made. What is left between ranks is what the groups have connected, which only
-gloo's own threads can read, and what crosses there is counted outside of them (`wall`).
+gloo's own threads can read, and what crosses there is counted outside of them (`loopback_traffic`).
 
 user_namespaces(7), pid_namespaces(7), mount_namespaces(7).
 """

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from course_lib.checks.run_answer import Job, Outcome, Trouble, collect_job
 from course_lib.ranks import RankError, collect
 
-from . import rank_confinement, transport, wall
+from . import loopback_traffic, rank_confinement, transport
 from .program import Program, Undefined, define, keep_lines
 
 DEFINED = b"defined"
@@ -66,16 +66,16 @@ def _outcome(answer: "Answer", job: Job) -> Outcome:
     begun = time.monotonic()
     for _ in range(_TRIES):
         outcome = _counted(answer, job)
-        if not wall.breach(job, outcome) or time.monotonic() - begun > _PATIENCE:
+        if not loopback_traffic.breach(job, outcome) or time.monotonic() - begun > _PATIENCE:
             break
     return outcome
 
 
 def _counted(answer: "Answer", job: Job) -> Outcome:
-    before = wall.counted()
+    before = loopback_traffic.counted()
     try:
         outcome = collect_job(answer, job)
-        outcome.crossed = wall.counted() - before
+        outcome.crossed = loopback_traffic.counted() - before
         return outcome
     except Exception as problem:  # ranks may have left anything, where they can write
         return _failed(f"What your ranks left cannot be read: {type(problem).__name__}: {problem}")
