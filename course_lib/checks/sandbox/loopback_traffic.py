@@ -3,8 +3,8 @@
 A recorder sits in the process of an answer, which can go round it or write to it. The counters of
 the sandbox's loopback device are the kernel's. Since a sealed rank makes no sockets of its own
 (`rank_confinement`), all that crosses is gloo's: its messages, each with a head, and two notes by
-which both ends of a message find each other. So what was recorded says what must have crossed,
-added up over all ranks: exactly for messages, and at most for what gloo makes of a collective.
+which both ends of a message find each other. So what was recorded says to the byte what must have
+crossed, added up over all ranks; of what gloo makes of a reduction it says the most.
 
 The numbers are gloo's, as torch 2.10 to 2.14 have it; `tests/checks/test_loopback_traffic.py`
 measures them.
