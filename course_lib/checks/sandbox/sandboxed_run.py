@@ -8,7 +8,6 @@ import functools
 import inspect
 import os
 import pickle
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -21,7 +20,6 @@ from .program import Program, Undefined, define, keep_lines
 
 DEFINED = b"defined"
 _LONGER_THAN_THE_GRADER_WAITS = 3600.0
-_TRIES, _PATIENCE = 2, 10.0  # seconds after which no run is repeated: the grader waits
 
 
 @dataclass(frozen=True)
@@ -58,20 +56,6 @@ def _messages(task: Task) -> Iterator[bytes]:
 
 
 def _outcome(answer: "Answer", job: Job) -> Outcome:
-    """What the job comes to. It is run again where that may make what crossed look less odd.
-
-    On a very busy machine the kernel may send a packet twice: hardly so in the next run as well.
-    And an answer that sees to it is given no benefit of the doubt.
-    """
-    begun = time.monotonic()
-    for _ in range(_TRIES):
-        outcome = _counted(answer, job)
-        if not loopback_traffic.breach(job, outcome) or time.monotonic() - begun > _PATIENCE:
-            break
-    return outcome
-
-
-def _counted(answer: "Answer", job: Job) -> Outcome:
     before = loopback_traffic.counted()
     try:
         outcome = collect_job(answer, job)
