@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils.weak import WeakIdRef
 
 from ._law import Call, Law, Watch
 from ._snapshot import tensors
@@ -39,8 +41,10 @@ def _noted(value: Any, may_move: bool) -> dict[str, Any]:
 
 
 def _of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """References that keep nothing alive; an id or address alone may come back with another."""
     layout = (tensor.storage_offset(), tensor.stride(), tensor.shape)
-    return (id(tensor), tensor.untyped_storage()._cdata, *layout, tensor.requires_grad)
+    memory = StorageWeakRef(tensor.untyped_storage())
+    return (WeakIdRef(tensor), memory, *layout, tensor.requires_grad)
 
 
 def _moved(
@@ -60,7 +64,8 @@ def _moved(
 def _told(title: str, before: Any, now: Any) -> str:
     if not isinstance(before, tuple) or not isinstance(now, tuple):
         return f"{title} is not what it was before the call ({before} before, {now} after)"
-    if before[0] != now[0]:
+    is_same_tensor = before[0] == now[0]  # by != a weak reference compares what it refers to
+    if not is_same_tensor:
         return (
             f"{title} is another tensor {_ELSEWHERE}: others hold the old one, so write "
             "into it with copy_"
