@@ -48,7 +48,7 @@ def run_cases(
     # Torch warns of names that it will change some day, on every rank, among what was printed.
     warnings.simplefilter("ignore", FutureWarning)
     if define := getattr(answer, "define", None):  # one that is still text, in a sandbox
-        define()
+        answer = define()
     holes = _scattered_memory(dist.get_rank())
     watched = _Watched(exercise, answer, laws, calls=calls_before)
     values = []
@@ -116,6 +116,7 @@ class _Watched:
     calls: int = 0
     _of_case: int = 0
     _results: list[Any] = field(default_factory=list)
+    _notes: dict[Any, Any] = field(default_factory=dict)
     _lives: list[_Life] = field(default_factory=list)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -127,7 +128,13 @@ class _Watched:
             return self.answer(*given, **{name: arguments[name] for name in kwargs})
 
         call = Call(
-            arguments, self.exercise.contract, self.calls, carry_out, earlier=tuple(self._results)
+            arguments,
+            self.exercise.contract,
+            self.calls,
+            carry_out,
+            self.answer,
+            earlier=tuple(self._results),
+            notes=self._notes,
         )
         self.calls += 1
         self._of_case += 1

@@ -120,6 +120,41 @@ def summed_once(tensor, done=[]):  # noqa: B006
     return tensor
 
 
+_SCRATCH: dict[str, torch.Tensor] = {"sum": torch.empty(0)}
+
+
+def summed_in_a_scratch_buffer(tensor):
+    if _SCRATCH["sum"].numel() < tensor.numel():
+        _SCRATCH["sum"] = torch.empty(tensor.numel())
+    part = _SCRATCH["sum"][: tensor.numel()].view(tensor.shape).copy_(tensor)
+    dist.all_reduce(part)
+    return tensor.copy_(part)
+
+
+def summed_in_a_buffer_of_the_function(tensor):
+    own = summed_in_a_buffer_of_the_function
+    own.part = tensor.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(own.part)
+    return tensor.copy_(own.part)
+
+
+def summed_and_noted(tensor, seen=[]):  # noqa: B006
+    seen.append(summed(tensor).clone())
+    return tensor
+
+
+_MASKS: dict[str, torch.Tensor] = {}
+
+
+def summed_under_masks_for_each_size(tensor):
+    """What is kept is the same whatever came in; of two masks one is made again and again."""
+    rows = len(tensor)
+    for name in (f"of {rows}", "last"):
+        if name not in _MASKS or len(_MASKS[name]) != rows:
+            _MASKS[name] = torch.ones(rows, 1)
+    return summed(tensor).mul_(_MASKS[f"of {rows}"]).mul_(_MASKS["last"])
+
+
 def sent_for_show(tensor):
     """The data goes by the store of the group; the message is only there to be counted."""
     sent_for_show.count = getattr(sent_for_show, "count", 0) + 1
@@ -152,6 +187,12 @@ def the_same_whatever_the_inputs(tensor):
         (summed_and_a_copy_returned, "another tensor than the one that was passed in"),
         (summed_without_gradients, "torch.is_grad_enabled() is not as it was before"),
         (summed_once, "was called before in the same process"),
+        (summed_in_a_scratch_buffer, "the tensor in `_SCRATCH['sum']` is kept for the next call"),
+        (
+            summed_in_a_buffer_of_the_function,
+            "buffer_of_the_function.part` is kept for the next call",
+        ),
+        (summed_and_noted, "the tensor in `seen[2]` is kept for the next call"),
         (sent_for_show, "makes no difference to any rank's result"),
         (the_same_whatever_the_inputs, "is the same whatever the inputs are"),
     ],
@@ -160,8 +201,9 @@ def test_a_sum_in_place_that_breaks_a_law(answer, says):
     assert says in rejection(SUM, answer)
 
 
-def test_a_sum_in_place_that_breaks_none():
-    assert rejection(SUM, summed) == ""
+@pytest.mark.parametrize("answer", [summed, summed_under_masks_for_each_size])
+def test_a_sum_in_place_that_breaks_none(answer):
+    assert rejection(SUM, answer) == ""
 
 
 # --------------------------------------------------------------------------------------------------

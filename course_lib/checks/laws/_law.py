@@ -18,16 +18,20 @@ class Call:
     arguments: by name; a law may put others in their place before the call.
     returned: what came, from the first `yield` on.
     number: how many calls this process had seen before.
+    answer: the function itself, to be looked at and not to be called.
     earlier: what the calls before returned.
     again: calls the answer once more, with the arguments as they are now, and no law around it.
+    notes: what laws note for the calls that come after it in this process.
     """
 
     arguments: dict[str, Any]
     contract: Contract
     number: int
     again: Callable[[], Any]
+    answer: Callable
     returned: Any = None
     earlier: Sequence[Any] = ()
+    notes: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import functools
 import inspect
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -85,10 +85,10 @@ class Answer:
     program: Program
     __signature__: inspect.Signature = field(default_factory=inspect.Signature)
 
-    def define(self) -> None:
+    def define(self) -> Callable:
         """Run the program's cells, which is no part of a call. From here on the rank is alone."""
         rank_confinement.seal()
-        _definition(self.program)
+        return _definition(self.program)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _definition(self.program)(*args, **kwargs)
