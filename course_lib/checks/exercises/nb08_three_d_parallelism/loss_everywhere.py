@@ -33,7 +33,8 @@ from ._axes import (
 def _loss_cases(rng: random.Random) -> list[Case]:
     cases = []
     for sizes in MESHES:
-        losses = [round(rng.uniform(-3, -0.5), 3), round(rng.uniform(0.5, 3), 3), 0.0]
+        # One below zero, one above, one zero; of no two is the sum anywhere near zero.
+        losses = [round(rng.uniform(-3, -2), 3), round(rng.uniform(0.5, 1.5), 3), 0.0]
         losses = losses[: sizes["data"]]
         cases.append(Case(size(sizes), named(sizes), {"sizes": sizes, "losses": losses}))
     return cases

@@ -54,7 +54,8 @@ def _norm_cases(rng: random.Random) -> list[Case]:
 
 
 def _numbers(rng: random.Random) -> list[float]:
-    return [round(rng.uniform(-2, 2), 2) for _ in range(rng.randint(1, 4))]
+    """None of them near zero, so that each tensor counts."""
+    return [rng.choice((-1, 1)) * round(rng.uniform(0.2, 2), 2) for _ in range(rng.randint(1, 4))]
 
 
 def _of_rank(case: Case, at: Sizes) -> tuple[list[list[float]], list[bool]]:
