@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from . import tolerance
+from . import reference, tolerance
 from .answers import kind_of
 from .exercise import Finding
 from .glimpse import glimpses
@@ -75,10 +75,9 @@ def computed(
     """As `mismatch`, for what was computed in float64: both fit up to rounding.
 
     looks: what it may be instead, by name: {"this rank's own summand": tensor}.
-    rounding: as a share of the largest element; more where something went through float32.
+    rounding: the share that `tolerance.share_of_largest` allows.
     """
-    slack = tolerance.share_of_largest(wanted, rounding)
-    finding = mismatch(got, Reference(wanted, slack, wanted.dtype), rank)
+    finding = mismatch(got, reference.computed(wanted, rounding), rank)
     if finding is None:
         return None
     if fits := [name for name, other in (looks or {}).items() if alike(got, other, rounding)]:

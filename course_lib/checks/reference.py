@@ -48,6 +48,21 @@ def total(inputs: Mapping[int, torch.Tensor], average: bool = False) -> Referenc
     return Reference(value, slack, dtype, parts, average)
 
 
+def computed(
+    value: torch.Tensor,
+    share: float = tolerance.LAYER,
+    scale: float = 1.0,
+    dtype: torch.dtype | None = None,
+) -> Reference:
+    """What comes out of many steps, each element right up to rounding.
+
+    share, scale: as in `tolerance.share_of_largest`. dtype: what the answer should have, if not the
+    dtype of `value`.
+    """
+    slack = tolerance.share_of_largest(value, share, scale)
+    return Reference(value, slack, dtype or value.dtype)
+
+
 def moved(tensor: torch.Tensor) -> Reference:
     """Data that was only moved: nothing may differ."""
     return Reference(tensor.to(_exact(tensor.dtype)), tolerance.nothing(tensor), tensor.dtype)

@@ -2,11 +2,13 @@
 
     nothing             integers, and data that was only moved
     of_sum              a sum that may be added up in any order
-    share_of_largest    what a layer computes: a share of the tensor's largest element
+    share_of_largest    what a layer computes: a share of the largest number
     EXACT               a number that a formula gives, as a share of it
 
 All-reduce is not bitwise the serial sum: floating-point addition depends on its order.
 """
+
+from collections.abc import Iterable
 
 import torch
 
@@ -28,7 +30,21 @@ def of_sum(addends: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return len(addends) * rounding * addends.abs().double().sum(0)
 
 
-def share_of_largest(tensor: torch.Tensor, share: float = LAYER) -> torch.Tensor:
-    """The same for each element: `share` of the largest. share: 1e-4 suits float32."""
-    largest = float(tensor.abs().max()) if tensor.numel() else 0.0
-    return torch.full_like(tensor, largest * share)
+def share_of_largest(
+    tensor: torch.Tensor, share: float = LAYER, scale: float = 1.0
+) -> torch.Tensor:
+    """The same for each element: `share` of the largest, or of `scale` if that is more.
+
+    Rounding goes by what is added up, and not by what is left of it. Where large numbers cancel, as
+    in the gradient of a loss at its minimum, right answers hold 1e-17 for 0.
+
+    share: 1e-4 suits float32. scale: the size of what went in, 1 as the cases draw their numbers; 0
+    where nothing is added up.
+    """
+    return torch.full_like(tensor, share * max(scale, largest([tensor])))
+
+
+def largest(tensors: Iterable[torch.Tensor]) -> float:
+    """The size of the largest finite element of all; 0 if there is none."""
+    sizes = (tensor[tensor.isfinite()].abs() for tensor in tensors)
+    return max((float(each.max()) for each in sizes if each.numel()), default=0.0)

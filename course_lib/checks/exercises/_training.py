@@ -11,14 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from course_lib.checks import reference
-
 BATCH = 3  # samples of each rank in each step
 STEPS = 3  # the second and the third show what the first left behind
 LEARNING_RATE = 0.05
 MOMENTUM, ADAM = "SGD with momentum", "Adam"
 FROZEN, TIED, TINY = "frozen", "tied", "tiny"  # options of `Net`
-_SLACK = 1e-9
 
 
 class Net(nn.Module):
@@ -126,9 +123,3 @@ def held_bytes(tensors: Iterable[torch.Tensor | None]) -> int:
     """Bytes of the memory behind `tensors`, each piece once."""
     storages = [t.untyped_storage() for t in tensors if t is not None]
     return sum({s._cdata: s.nbytes() for s in storages}.values())
-
-
-def exactly(tensor: torch.Tensor) -> reference.Reference:
-    """`tensor`, up to what float64 rounds off in a few steps."""
-    slack = torch.full_like(tensor, _SLACK * max(1.0, float(tensor.abs().max())))
-    return reference.Reference(tensor, slack, torch.float64)

@@ -92,10 +92,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         return finding
     for rank, got in enumerate(observation.values):
         for name, exact in want.items():
-            tolerance = torch.full_like(exact, _SLACK)
-            finding = compare.mismatch(
-                got[name], reference.Reference(exact, tolerance, torch.float64), rank
-            )
+            finding = compare.mismatch(got[name], reference.computed(exact, _SLACK), rank)
             if finding:
                 likely = _cause(case, observation, rank, name) or finding.likely
                 return replace(finding, likely=f"parameter {name!r}: {likely}")

@@ -1,15 +1,17 @@
 """A small network with what real models have, and its gradients in one process."""
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 
-from course_lib.checks import reference
+from course_lib.checks import reference, tolerance
 from course_lib.checks.exercise import Case
 
 BATCH = 4  # samples per rank
 STEPS = 2  # the second shows what the first left behind
 LEARNING_RATE = 0.1
-_SLACK = 1e-4  # of the largest gradient of a parameter: float32 through three layers
+_ROUNDING = 1e-4  # of a parameter's largest gradient of all ranks: float32 through three layers
 
 # Options of `Net`; a buffer brings an integer one along, and one that is not saved
 FROZEN, UNUSED, TIED, BUFFER = "frozen", "unused", "tied", "buffer"
@@ -109,6 +111,5 @@ def _reference(gradients: list[torch.Tensor | None]) -> reference.Reference | No
     if not by_rank:
         return None
     value = torch.stack(by_rank).mean(0)
-    largest = max(gradient.abs().max() for gradient in by_rank)
-    tolerance = torch.full_like(value, float(largest) * _SLACK)
-    return reference.Reference(value, tolerance, torch.float32, dict(enumerate(by_rank)), True)
+    want = reference.computed(value, _ROUNDING, tolerance.largest(by_rank), torch.float32)
+    return replace(want, parts=dict(enumerate(by_rank)), average=True)

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from course_lib.checks import tolerance
 from course_lib.checks.exercise import Finding
 from course_lib.checks.glimpse import glimpse
 
 INPUTS, OUTPUTS = 4, 2
-EXACT = 1e-6  # of a parameter's largest gradient: weights such as rows / total may be float32
+EXACT = 1e-6  # of the largest gradient: weights such as rows / total may be float32
 
 # Options of `Net`
 FROZEN, UNUSED, TIED, BRANCH, CROSSED = "frozen", "unused", "tied", "branch", "crossed"
@@ -120,7 +121,7 @@ def weighted(parts: Sequence[Gradients], weights: Sequence[float]) -> Gradients:
 
 
 def alike(got: Mapping[str, torch.Tensor | None], want: Gradients, unused: set[str]) -> bool:
-    return all(difference(got.get(name), want[name], name in unused) == "" for name in want)
+    return all(difference(got, want, name, name in unused) == "" for name in want)
 
 
 def wrong_gradient(
@@ -136,7 +137,7 @@ def wrong_gradient(
     """
     for name, exact in want.items():
         found = got.get(name)
-        problem = difference(found, exact, name in unused)
+        problem = difference(got, want, name, name in unused)
         if not problem:
             continue
         known = [text for text, other in lookalikes.items() if alike(got, other, unused)]
@@ -149,21 +150,24 @@ def wrong_gradient(
     return None
 
 
-def difference(got: torch.Tensor | None, exact: torch.Tensor, may_be_none: bool) -> str:
-    """Why `got` is not `exact`, "" if it is."""
+def difference(
+    those: Mapping[str, torch.Tensor | None], want: Gradients, name: str, may_be_none: bool
+) -> str:
+    """Why the gradient of this name is not the one that is wanted, "" if it is."""
+    got, exact = those.get(name), want[name]
     if got is None:
         return "" if may_be_none else "it is None: no gradient has come there"
     if got.shape != exact.shape or got.dtype != exact.dtype:
         return f"its shape or dtype is not that of the parameter ({tuple(exact.shape)}, float64)"
     if not torch.isfinite(got).all():
         return "it has values that are not finite"
-    largest = exact.abs().max().clamp(min=1e-30)
-    if (got - exact).abs().max() <= EXACT * largest or (may_be_none and not got.any()):
+    slack = tolerance.share_of_largest(exact, EXACT, tolerance.largest(want.values()))
+    if ((got - exact).abs() <= slack).all() or (may_be_none and not got.any()):
         return ""
     if not got.any():
         return "all zeros"
     ratio = float((got.flatten() @ exact.flatten()) / (exact.flatten() @ exact.flatten()))
-    if abs(ratio - 1) > 1e-4 and (got - ratio * exact).abs().max() <= EXACT * abs(ratio) * largest:
+    if abs(ratio - 1) > 1e-4 and ((got - ratio * exact).abs() <= abs(ratio) * slack).all():
         return f"exactly {ratio:.4g} times the reference"
     return "the values differ"
 

@@ -212,7 +212,7 @@ def _values(case: Case, observation: Observation) -> Finding | None:
 def _early(got: dict[str, Any], exact: Gradients) -> str:
     """What zeros beside right gradients come from."""
     zeros = {n for n in exact if got[n] is not None and not got[n].any() and exact[n].any()}
-    right = {n for n in exact if n not in zeros and difference(got[n], exact[n], False) == ""}
+    right = {n for n in exact if n not in zeros and not difference(got, exact, n, False)}
     if not zeros or zeros | right != set(exact):
         return ""
     return (

@@ -19,7 +19,7 @@ from course_lib.checks.marks import label_of, moment
 from course_lib.checks.numbers import close, number
 
 _LOSS = 1e-4
-_SLACK = 1e-4  # of the largest gradient of a parameter: float32 through a few layers
+_ROUNDING = 1e-4  # of the largest gradient of a stage: float32 through a few layers
 FROZEN = "frozen"
 PASS = label_of("pass")
 
@@ -169,17 +169,17 @@ NAN = (
 
 def wrong_gradient(
     got: torch.Tensor | None,
-    exact: torch.Tensor | None,
+    gradients: Gradients,
     rank: int,
     name: str,
     mistakes: Mapping[str, Gradients],
     parts: int = 1,
 ) -> Finding | None:
-    """One gradient of rank's stage against that of one process.
+    """One gradient of rank's stage against that of one process, of which `gradients` has all.
 
     mistakes: what it may be instead. parts: microbatches of a batch.
     """
-    title = f"gradient of {name!r} on rank {rank}"
+    exact, title = gradients[rank][name], f"gradient of {name!r} on rank {rank}"
     if exact is None:
         likely = f"{title}: this parameter is frozen, and its .grad should stay None"
         return None if got is None else Finding(likely, rank)
@@ -189,17 +189,18 @@ def wrong_gradient(
             "gradient that came?"
         )
         return Finding(likely, rank, got="None")
-    slack = tolerance.share_of_largest(exact, _SLACK)
-    finding = compare.mismatch(got, reference.Reference(exact, slack, got.dtype), rank)
+    largest = tolerance.largest(each for each in gradients[rank].values() if each is not None)
+    want = reference.computed(exact, _ROUNDING, largest, got.dtype)
+    finding = compare.mismatch(got, want, rank)
     if finding is None:
         return None
     if got.isnan().any():
         return replace(finding, likely=f"{title}: {NAN}")
-    looks = {why: gradients[rank][name] for why, gradients in mistakes.items()}
-    fits = [why for why, look in looks.items() if _is(got, look, slack)]
+    looks = {why: those[rank][name] for why, those in mistakes.items()}
+    fits = [why for why, look in looks.items() if _is(got, look, want.tolerance)]
     if fits:
         return replace(finding, likely=f"{title}: this is {'; or '.join(fits)}")
-    if parts > 1 and ((got.double() - parts * exact).abs() <= parts * slack).all():
+    if parts > 1 and ((got.double() - parts * exact).abs() <= parts * want.tolerance).all():
         return replace(
             finding,
             likely=f"{title}: exactly m = {parts} times the reference. The loss of a microbatch is "

@@ -149,9 +149,9 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     loss, gradients = one_process(case)
     last, m, mistakes = case.world_size - 1, case.data["m"], _mistakes(case)
     for rank in reversed(range(case.world_size)):  # a gradient goes wrong first where it starts
-        for name, exact in gradients[rank].items():
+        for name in gradients[rank]:
             got = observation.values[rank]["gradients"][name]
-            if finding := wrong_gradient(got, exact, rank, name, mistakes, m):
+            if finding := wrong_gradient(got, gradients, rank, name, mistakes, m):
                 return finding
     if finding := wrong_parameters(observation.values):
         return finding

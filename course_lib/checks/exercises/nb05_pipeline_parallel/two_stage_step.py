@@ -68,9 +68,9 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     loss, gradients = one_process(case)
     mistakes = other_losses(case)
     for rank in (1, 0):
-        for name, exact in gradients[rank].items():
+        for name in gradients[rank]:
             got = observation.values[rank]["gradients"][name]
-            if finding := wrong_gradient(got, exact, rank, name, mistakes):
+            if finding := wrong_gradient(got, gradients, rank, name, mistakes):
                 return finding
     if finding := wrong_parameters(observation.values):
         return finding

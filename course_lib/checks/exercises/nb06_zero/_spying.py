@@ -12,14 +12,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
-from course_lib.checks import compare
+from course_lib.checks import compare, reference
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.checks.exercises._training import (
     STEPS,
     Net,
     OneProcess,
-    exactly,
     held_bytes,
     make_optimizer,
     trainable,
@@ -145,7 +144,7 @@ def wrong_training(case: Case, observation: Observation) -> Finding | None:
             for name, want in wanted.after[step].items():
                 looks = {"what it was before this step, so nobody updated it": before[name]}
                 got = seen["after"][step][name]
-                if finding := compare.mismatch(got, exactly(want), rank, looks):
+                if finding := compare.mismatch(got, reference.computed(want), rank, looks):
                     title = f"step {step}, {name!r} after it: {finding.likely}"
                     return Finding(title, rank, expected=finding.expected, got=finding.got)
     return None

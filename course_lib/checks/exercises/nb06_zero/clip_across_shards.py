@@ -15,14 +15,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib.checks import compare
+from course_lib.checks import compare, reference
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.numbers import close, number
-from course_lib.checks.reference import Reference
 from course_lib.checks.shares import by_rank, each
-from course_lib.checks.tolerance import share_of_largest
 from course_lib.text import counted, listed
 
 _RELATIVE = 1e-5  # torch's own clipping adds 1e-6 to the norm
@@ -170,11 +168,9 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 if gradient is None or not gradient.numel():
                     continue
                 want = gradient.double() * factor
-                slack = share_of_largest(want, relative)
                 looks = {"the gradient as it was, not clipped": gradient} if factor < 1 else {}
-                finding = compare.mismatch(
-                    seen[kind][number_], Reference(want, slack, gradient.dtype), rank, looks
-                )
+                scaled = reference.computed(want, relative, scale=0, dtype=gradient.dtype)
+                finding = compare.mismatch(seen[kind][number_], scaled, rank, looks)
                 if finding:
                     likely = f"the gradient of {kind}[{number_}]: {finding.likely}"
                     if factor == 1:

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.profiler import record_function
 
-from course_lib.checks import compare, traffic_limits
+from course_lib.checks import compare, reference, traffic_limits
 from course_lib.checks.answers import kind_of
 from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.exercises._training import exactly
 from course_lib.checks.marks import label_of
 from course_lib.checks.reference import gradient, moved
 from course_lib.checks.shares import along
@@ -76,7 +76,7 @@ def _case(
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rank = dist.get_rank()
     layer = _layer(case)
-    before = [p.untyped_storage()._cdata for p in layer.parameters()]
+    before = [StorageWeakRef(p.untyped_storage()) for p in layer.parameters()]
     returned = answer(layer)
     if not (isinstance(returned, tuple | list) and len(returned) == 3):
         return {"unfit": kind_of(returned)}
@@ -85,7 +85,7 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         return {"unfit": f"({', '.join(kind_of(part) for part in returned)})"}
     if shard.untyped_storage().nbytes() < shard.numel() * shard.element_size():
         return {"gone": True}  # to read it would be the end of this process
-    now = [p.untyped_storage()._cdata for p in layer.parameters()]
+    now = [StorageWeakRef(p.untyped_storage()) for p in layer.parameters()]
     seen: dict[str, Any] = {
         "unmoved": now == before,
         "leaf": shard.requires_grad and shard.is_leaf,
@@ -267,7 +267,7 @@ def _use(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
         "x_grad": state["weight"].sum(0).expand_as(x),
     }
     for what, want in wants.items():
-        if finding := compare.mismatch(seen[what], exactly(want.clone()), rank):
+        if finding := compare.mismatch(seen[what], reference.computed(want.clone()), rank):
             name = "the weight" if what == "weight_grad" else "the layer's input"
             likely = (
                 f"the gradient of {name}, from a backward after the second gather: {finding.likely}"
@@ -279,7 +279,9 @@ def _use(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
         want = updated[start : start + before.numel()].view_as(before)
         start += before.numel()
         looks = {"what it was before the shards changed": before}
-        if finding := compare.mismatch(seen["updated"][name], exactly(want), rank, looks):
+        if finding := compare.mismatch(
+            seen["updated"][name], reference.computed(want), rank, looks
+        ):
             likely = f"{name!r}, gathered after the shards were updated: {finding.likely}"
             return Finding(likely, rank, expected=finding.expected, got=finding.got)
     return None

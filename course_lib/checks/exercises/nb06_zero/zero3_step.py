@@ -16,11 +16,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from course_lib.checks import compare, traffic_limits
+from course_lib.checks import compare, reference, traffic_limits
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
-from course_lib.checks.exercises._training import exactly
 from course_lib.checks.numbers import close, number
 from course_lib.checks.shares import along
 from course_lib.text import counted
@@ -134,7 +133,7 @@ def _values(case: Case, observation: Observation) -> Finding | None:
             title = f"layer {number_}: shard.grad"
             if got is None:
                 return Finding(f"{title} is None: call unit.reduce() after its backward", rank)
-            if finding := compare.mismatch(got, exactly(want), rank):
+            if finding := compare.mismatch(got, reference.computed(want), rank):
                 likely = f"{title}: {finding.likely}"
                 return Finding(likely, rank, expected=finding.expected, got=finding.got)
         loss, due = number(seen["returned"]), losses[rank].item()

@@ -10,13 +10,12 @@ from typing import Any
 
 import torch
 
-from course_lib.checks import compare
+from course_lib.checks import compare, reference, tolerance
 from course_lib.checks.answers import kind_of
 from course_lib.checks.exercise import Finding
 from course_lib.checks.inputs import normal
-from course_lib.checks.reference import Reference
 
-_SLACK = {torch.float64: 1e-9, torch.float32: 1e-4}  # of the largest element
+_ROUNDING = {torch.float64: tolerance.LAYER, torch.float32: 1e-4}
 BLIND = float("-inf")  # lse of a query that sees no key
 
 Tensors = dict[str, torch.Tensor]
@@ -132,11 +131,11 @@ def differs(
     """
     if isinstance(got, torch.Tensor) and bool(got.isnan().any()) and got.shape == wanted.shape:
         return _not_a_number(name, got, wanted, rank, blind)
-    slack = torch.full_like(wanted, _largest(wanted) * _SLACK[dtype])
-    finding = compare.mismatch(_shown(got), Reference(_shown(wanted), slack, dtype), rank)
+    exact = reference.computed(wanted, _ROUNDING[dtype], dtype=dtype)
+    finding = compare.mismatch(_shown(got), replace(exact, value=_shown(wanted)), rank)
     if finding is None:
         return None
-    fits = [why for why, other in looks().items() if _is(got, other, _SLACK[dtype])]
+    fits = [why for why, other in looks().items() if _is(got, other, dtype)]
     why = f"this is {'; or '.join(fits)}" if fits else finding.likely
     return replace(finding, likely=f"{name}: {why}")
 
@@ -175,12 +174,8 @@ def _shown(value: Any) -> Any:
     return value
 
 
-def _largest(tensor: torch.Tensor) -> float:
-    sizes = tensor[tensor.isfinite()].abs()
-    return float(sizes.max()) if sizes.numel() else 1.0
-
-
-def _is(got: Any, other: torch.Tensor, slack: float) -> bool:
+def _is(got: Any, other: torch.Tensor, dtype: torch.dtype) -> bool:
     if not isinstance(got, torch.Tensor) or got.shape != other.shape:
         return False
-    return bool(((_shown(got) - _shown(other)).abs() <= slack * _largest(other)).all())
+    slack = tolerance.share_of_largest(other, _ROUNDING[dtype])
+    return bool(((_shown(got) - _shown(other)).abs() <= slack).all())
