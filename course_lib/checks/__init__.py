@@ -5,7 +5,7 @@ In the order in which to read, each line by itself:
     what learners call   check, hint, unsolved; lookup, registry, notebook, progress
     an exercise          exercise, contract, seeds, shares; exercises/ has them all
     a whole check        check_here, whole_check, shared_launches
-    run an answer        run_answer; on a rank run_cases, answers, groups, marks, hashes
+    run an answer        run_answer; on a rank run_cases, answers, groups, marks, hashes, reached
     judge it             judging, verdict; forbidden_operations, traffic_limits, laws
       its tensors        reference, tolerance, compare, likely_causes, glimpse
       its numbers        numbers, formulas, decisions
