@@ -67,7 +67,7 @@ class Contract:
 
     in_place: the argument whose own memory holds the result afterwards, a tensor or a list of them.
         It may be a view of a larger one, the rest of which stays as it is.
-    returned: whether that argument is returned as well.
+    returned: whether that argument is returned as well; or in words what is, in its place.
     changes: further arguments that may be written to, as a model that is trained.
     moves: arguments whose tensors may come to lie in other memory (a layer that is cut up).
     anew: whether what is returned is in memory of its own.
@@ -92,7 +92,7 @@ class Contract:
     """
 
     in_place: str = ""
-    returned: bool = True
+    returned: bool | str = True
     changes: tuple[str, ...] = ()
     moves: tuple[str, ...] = ()
     anew: bool = False
@@ -122,7 +122,9 @@ class Contract:
     def _result(self) -> str:
         order = "in any order" if self.any_order else ""
         if self.in_place:
-            returned = " and is returned" if self.returned else ", and nothing is returned"
+            returned = f", and {self.returned or 'nothing'} is returned"
+            if self.returned is True:
+                returned = " and is returned"
             return f"in place: `{self.in_place}` itself holds the result{returned}"
         changed = listed(f"`{name}`" for name in self.changes) if self.changes else ""
         parts = [

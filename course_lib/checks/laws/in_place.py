@@ -25,7 +25,7 @@ def watch(call: Call) -> Watch:
     lent = [view.tensor for view in views]
     call.arguments[name] = lent if isinstance(given, list) else lent[0]
     yield
-    told = _returns_another(call.returned, views) if call.contract.returned else ""
+    told = _returns_another(call.returned, views) if call.contract.returned is True else ""
     back = {id(view.tensor): view.original for view in views}
     call.returned = given if call.returned is lent else _exchanged(call.returned, views, back)
     for view in views:

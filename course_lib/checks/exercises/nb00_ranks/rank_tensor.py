@@ -19,7 +19,7 @@ from course_lib.text import counted
 
 
 def _cases(rng: random.Random) -> list[Case]:
-    sizes = [(4, 3), (2, 5), (1, 4), (5, 1), (3, rng.randrange(20, 10_000))]
+    sizes = [(4, 3), (2, 5), (1, 4), (5, 1), (2, 0), (3, rng.randrange(20, 10_000))]
     return [Case(n, f"{counted(n, 'rank')}, size = {size}", {"size": size}) for n, size in sizes]
 
 
@@ -29,7 +29,7 @@ def _on_rank(answer: Callable, case: Case) -> Any:
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
     size, n = case.data["size"], case.world_size
-    if n > 1 and all(_equal(got, observation.values[0]) for got in observation.values):
+    if n > 1 and size and all(_equal(got, observation.values[0]) for got in observation.values):
         return Finding(
             "every rank returned the same, and each has a number of its own: the function has to "
             "find out, when it runs, on which rank it is",

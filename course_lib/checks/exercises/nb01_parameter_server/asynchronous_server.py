@@ -211,7 +211,7 @@ EXERCISE = Exercise(
     passed="nobody waits, and every push is some steps late",
     contract=Contract(
         in_place="values",
-        returned=False,
+        returned="each push's staleness",
         allowed=POINT_TO_POINT,
         sends="one message for each push, to the worker that it came from",
     ),

@@ -110,7 +110,22 @@ def _judge_bytes(case: Case, observation: Observation) -> Finding | None:
                 "in ascending order, a server gets by with few keys",
                 got=f"server {server}: {pieces[:6]}",
             )
-    return None
+    return _along_the_line([[(t, a, b) for t, a, b in pieces if a < b] for pieces in placed])
+
+
+def _along_the_line(placed: list[list[tuple[int, int, int]]]) -> Finding | None:
+    """Servers whose keys are not one range each, the first keys on the first server."""
+    along = sorted(piece for pieces in placed for piece in pieces)
+    if [piece for pieces in placed for piece in pieces] == along:
+        return None
+    likely = (
+        "the loads are even, but a server's keys are not one range: go along the line, so that "
+        "each server goes on where the one before it stops"
+    )
+    if [piece for pieces in reversed(placed) for piece in pieces] == along:
+        likely = "the loads are even, but the servers are the wrong way round: the first keys are "
+        likely += "the first server's"
+    return Finding(likely, expected=f"pieces in the order {along[:6]}", got=f"{placed}"[:80])
 
 
 def _rounded_up(total: int, servers: int) -> list[int]:

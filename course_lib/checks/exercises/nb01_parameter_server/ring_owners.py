@@ -26,8 +26,16 @@ def _by_hand(text: str) -> int:
     return places[text] if text in places else hashed(text) % 100
 
 
+def _far_up(text: str) -> int:
+    """The same, where a float cannot tell one place from the next."""
+    return 2**64 - 128 + _by_hand(text)
+
+
 def hashed(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+_PLACES = {"by hand": _by_hand, "by hand, near 2^64": _far_up, "hashed": hashed}
 
 
 def _ring_cases(rng: random.Random) -> list[Case]:
@@ -41,6 +49,7 @@ def _ring_cases(rng: random.Random) -> list[Case]:
         _ring(keys, 5, 20, "hashed"),
         _ring(keys[:30], 1, 3, "hashed"),
         _ring(keys, rng.randint(3, 9), 64, "hashed"),
+        _ring(list("gfedcba"), 3, 2, "by hand, near 2^64"),
     ]  # fmt: skip
 
 
@@ -53,7 +62,7 @@ def _ring(keys: list[str], servers: int, points: int, how: str, clue: str = "") 
 
 def _ring_on_rank(answer: Any, case: Case) -> Any:
     data = case.data
-    place = _by_hand if data["how"] == "by hand" else hashed
+    place = _PLACES[data["how"]]
     asked: list[Any] = []
 
     def noting_place(text: str) -> int:
@@ -66,7 +75,7 @@ def _ring_on_rank(answer: Any, case: Case) -> Any:
 
 def reference(data: dict[str, Any], points: int, after: bool = True) -> list[int]:
     """The owners; with after=False those of the server below instead of above."""
-    place = _by_hand if data["how"] == "by hand" else hashed
+    place = _PLACES[data["how"]]
     ring = sorted((place(f"{s}/{i}"), s) for s in range(data["servers"]) for i in range(points))
     places = [at for at, _ in ring]
     step = 0 if after else -1
@@ -93,12 +102,12 @@ def _judge_ring(case: Case, observation: Observation) -> Finding | None:
             expected=f"points {sorted(names)[:4]}",
             got=f"{strange[:4]}",
         )
-    place = _by_hand if data["how"] == "by hand" else hashed
+    place = _PLACES[data["how"]]
     wrong = next(i for i, pair in enumerate(zip(got, want, strict=True)) if pair[0] != pair[1])
     key = data["keys"][wrong]
     return Finding(
         _ring_cause(data, got, want, place),
-        input=_ring_shown(data, place) if data["how"] == "by hand" else "",
+        input=_ring_shown(data, place) if data["how"] != "hashed" else "",
         expected=f"{key!r} at {place(key)} belongs to server {want[wrong]}",
         got=f"server {got[wrong]}",
     )
@@ -108,6 +117,8 @@ def _ring_cause(data: dict, got: list[int], want: list[int], place: Any) -> str:
     top = max(place(f"{s}/{i}") for s in range(data["servers"]) for i in range(data["points"]))
     wrong = [k for k, a, b in zip(data["keys"], got, want, strict=True) if a != b]
     exact = {place(f"{s}/{i}") for s in range(data["servers"]) for i in range(data["points"])}
+    if data["how"] == "by hand, near 2^64":  # after the same ring lower down
+        return "places go up to 2^64 - 1: a float has 53 bits for them, and an int64 has 63"
     if got == reference(data, 1):
         return "only one point of each server is on the ring: use all of them"
     if got == reference(data, data["points"], after=False):

@@ -30,6 +30,13 @@ ALONE = Clue(
     "IndexError",
 )
 FLAT = Clue("any shape may come in: flatten it first", "size", "shape", "dim")
+POINT = Clue(
+    "a tensor of no dimensions, a single number: flatten() makes one of one element of it, "
+    "tensor[:] = ... fails on it, and tensor.copy_(...) works",
+    "dim",
+    "0-d",
+    "pad",
+)
 
 
 # ---------------------------------------------------------------------------------------------

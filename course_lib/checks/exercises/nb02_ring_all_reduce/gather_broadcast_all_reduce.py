@@ -15,7 +15,7 @@ from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.shares import by_rank
 
-from ._support import drawn, in_place, legible
+from ._support import POINT, drawn, in_place, legible
 
 
 def _gather_broadcast_cases(rng: random.Random) -> list[Case]:
@@ -26,7 +26,7 @@ def _gather_broadcast_cases(rng: random.Random) -> list[Case]:
         drawn(
             rng, 1, 4, clue=Clue("one rank has nobody to send to", "rank of the current process")
         ),
-        drawn(rng, 5, 1, torch.int64),
+        drawn(rng, 5, (), torch.int64, clue=POINT),
         drawn(rng, 3, 1003, torch.bfloat16),
     ]
 

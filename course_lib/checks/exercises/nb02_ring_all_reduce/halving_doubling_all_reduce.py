@@ -20,6 +20,7 @@ from course_lib.checks.shares import by_rank
 from course_lib.text import listed
 
 from ._support import (
+    POINT,
     all_reduce_elements,
     drawn,
     in_group,
@@ -43,7 +44,7 @@ def _halving_doubling_cases(rng: random.Random) -> list[Case]:
         ),
         drawn(rng, 4, (2, 5), clue=uneven(10, 4)),
         drawn(rng, 16, 16, torch.float64),
-        drawn(rng, 4, 1, torch.int64, clue=uneven(1, 4)),
+        drawn(rng, 4, (), torch.int64, clue=POINT),
         drawn(rng, 4, 1003, torch.bfloat16, clue=uneven(1003, 4)),
         in_group(rng, 4, (1, 3), 12),
     ]

@@ -19,6 +19,7 @@ from course_lib.checks.shares import by_rank
 from ._support import (
     ALONE,
     FLAT,
+    POINT,
     drawn,
     half_of_ring,
     in_group,
@@ -32,7 +33,7 @@ def _all_gather_cases(rng: random.Random) -> list[Case]:
     return [
         legible(3, 2),
         drawn(rng, 4, 3),
-        drawn(rng, 2, 1, torch.bfloat16),
+        drawn(rng, 2, (), torch.bfloat16, clue=POINT),
         drawn(rng, 3, (2, 3), torch.float64, clue=FLAT),
         drawn(rng, 1, 4, clue=ALONE),
         drawn(rng, 5, 7, torch.float64),

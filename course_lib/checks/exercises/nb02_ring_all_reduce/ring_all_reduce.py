@@ -17,6 +17,7 @@ from course_lib.checks.shares import by_rank
 
 from ._support import (
     ALONE,
+    POINT,
     all_reduce_elements,
     drawn,
     in_group,
@@ -39,7 +40,7 @@ def _ring_all_reduce_cases(rng: random.Random) -> list[Case]:
         drawn(rng, 2, 8),
         drawn(rng, 4, 10, clue=uneven(10, 4)),
         drawn(rng, 1, 5, clue=ALONE),
-        drawn(rng, 3, 1, clue=few),
+        drawn(rng, 3, (), clue=POINT),
         drawn(rng, 4, 3, torch.float64, clue=few),
         drawn(rng, 4, (7, 3), torch.float64, clue=uneven(21, 4)),
         drawn(rng, 4, 1003, torch.bfloat16, clue=uneven(1003, 4)),
