@@ -105,7 +105,9 @@ def _not_a_tensor(got: Any, want: Reference, rank: int) -> Finding | None:
         return Finding(likely, rank, expected=expected, got="None")
     if not isinstance(got, torch.Tensor):
         kind = kind_of(got)
-        return Finding(f"this is {kind}, not a tensor", rank, expected=expected, got=kind)
+        # An array of numpy has become one (`answers.plain`).
+        shown = f"{kind}, or an array of numpy" if isinstance(got, list) else kind
+        return Finding(f"this is {kind}, not a tensor", rank, expected=expected, got=shown)
     has = f"a tensor of shape {tuple(got.shape)}, {_dtype(got.dtype)}"
     if got.shape != want.value.shape:
         return Finding("the shape is wrong", rank, expected=expected, got=has)

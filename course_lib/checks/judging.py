@@ -39,7 +39,8 @@ def judge_trouble(case: Case, trouble: Trouble, others_passed: bool = False) -> 
         special = f"{before}. What is special about this one: " if before else ""
         return Finding(f"{special}{case.clue}", special=others_passed)
     cause = cause_of(trouble.errors) or (_SIGSEGV if "SIGSEGV" in trouble.report else "")
-    return Finding(sentences(cause, before))
+    new = f"{before}: look at what is new in this one" if before else ""
+    return Finding(sentences(cause, new))
 
 
 _SIGSEGV = (
@@ -113,4 +114,4 @@ def _with_moved(finding: Finding | None, observation: Observation) -> Finding | 
     moved = [b.sentence for b in observation.breaches if same_objects.is_of_memory(b.sentence)]
     if finding is None or not moved:
         return finding
-    return replace(finding, likely=f"{finding.likely}: {moved[0]}")
+    return replace(finding, likely=sentences(finding.likely, moved[0]))

@@ -84,8 +84,8 @@ CLUE = Clue("one rank has no neighbour", "ZeroDivisionError")
     [
         (CLUE, "ZeroDivisionError: division by zero", True, f"about this one: {CLUE}"),
         (CLUE, "ZeroDivisionError: division by zero", False, ""),
-        (CLUE, "NameError: name 'tensro' is not defined", True, "the cases before were right"),
-        (str(CLUE), "ZeroDivisionError: division by zero", True, "the cases before were right"),
+        (CLUE, "NameError: name 'tensro' is not defined", True, "look at what is new in this one"),
+        (str(CLUE), "ZeroDivisionError: division by zero", True, "look at what is new in this one"),
     ],
 )
 def test_the_clue_of_a_case_is_told_of_an_error_only_if_that_comes_of_it(

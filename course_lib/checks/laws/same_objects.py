@@ -62,6 +62,8 @@ def _moved(
 
 
 def _told(title: str, before: Any, now: Any) -> str:
+    if now is None:
+        return f"{title} is gone after the call, and whoever called still needs it: work on a copy"
     if not isinstance(before, tuple) or not isinstance(now, tuple):
         return f"{title} is not what it was before the call ({before} before, {now} after)"
     is_same_tensor = before[0] == now[0]  # by != a weak reference compares what it refers to

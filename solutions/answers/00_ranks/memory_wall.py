@@ -113,3 +113,9 @@ def wall_in_whole_numbers(parameters, device_bytes):
     train = parameters * (2 + 2 + 4 + 4 + 4)
     devices, rest = divmod(train, device_bytes)
     return parameters << 2, train, devices + bool(rest)
+
+
+@wrong(says="bytes are shared out, and not whole parameters")
+def shares_out_whole_parameters(parameters, device_bytes):
+    on_one = device_bytes // 16
+    return 4 * parameters, 16 * parameters, math.ceil(parameters / on_one)

@@ -101,3 +101,8 @@ def rank_from_a_table_of_small_sizes(size):
 @right
 def rank_by_arithmetic(size):
     return torch.zeros(size).add_(dist.get_rank())
+
+
+@wrong(says="look at what is new in this one")
+def needs_at_least_one(size):
+    return torch.stack([torch.tensor(float(dist.get_rank()))] * size)

@@ -180,3 +180,16 @@ def scatter_in_one_batch(output, pieces, root):
         output[...] = pieces[me]
     for work in dist.batch_isend_irecv(operations) if operations else ():
         work.wait()
+
+
+@wrong(says="`pieces[0]` is gone after the call")
+def pops_the_pieces(output, pieces, root):
+    if dist.get_rank() != root:
+        dist.recv(output, src=root)
+        return
+    for rank in range(dist.get_world_size()):
+        piece = pieces.pop(0)
+        if rank == root:
+            output.copy_(piece)
+        else:
+            dist.send(piece, dst=rank)

@@ -185,3 +185,8 @@ def places_by_recursion(sizes, servers):
         pieces, tensor, start = cut(tensor, start, servers, room)
         placed.append(pieces)
     return placed
+
+
+@wrong(says="the servers are the wrong way round")
+def last_keys_first(sizes, servers):
+    return place_by_bytes(sizes, servers)[::-1]

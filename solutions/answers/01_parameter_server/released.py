@@ -82,3 +82,10 @@ def released_in_torch(finished, waiting, bound):
 @right
 def released_by_a_filter(finished, waiting, bound):
     return list(filter(lambda worker: finished[worker] <= min(finished) + bound, waiting))
+
+
+@wrong(says="look at all workers, not at those that compute")
+def slowest_of_those_that_compute(finished, waiting, bound):
+    computing = [f for worker, f in enumerate(finished) if worker not in waiting]
+    slowest = min(computing or finished)
+    return [worker for worker in waiting if finished[worker] - slowest <= bound]

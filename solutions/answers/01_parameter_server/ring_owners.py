@@ -119,3 +119,10 @@ def owners_by_merging(keys, servers, points, place):
         else:
             found[number] = owner
     return found
+
+
+@wrong(says="a float has 53 bits")
+def places_as_floats(keys, servers, points, place):
+    ring = sorted((float(place(f"{s}/{i}")), s) for s in range(servers) for i in range(points))
+    places = [at for at, _ in ring]
+    return [ring[bisect_left(places, float(place(key))) % len(ring)][1] for key in keys]

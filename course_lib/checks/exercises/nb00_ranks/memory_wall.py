@@ -26,6 +26,7 @@ def _cases(rng: random.Random) -> list[Case]:
         _models("GPT-2 on devices of 32 GB", [(1_500_000_000, 32 * _GB)]),
         _models("models that fill their devices to the last byte", [(full * 5 * _GB, 80 * _GB)]),
         _models("one parameter more than that", [(full * 5 * _GB + 1, 80 * _GB)]),
+        _models("devices that end within a parameter", [(1_000, 1_000)]),
         _models("other models and devices", some),
     ]
 
@@ -120,6 +121,10 @@ def _devices_cause(got: float, parameters: int, device_bytes: int) -> str:
         return f"{got:.0f} devices hold less than `train`: round up, not down"
     if got == train // device_bytes + 1:
         return "the last device has nothing to hold: what divides exactly needs no extra device"
+    if got == -(-(hold + train) // device_bytes):
+        return "hold and train are added up here: train has the weights in it already"
+    if got == -(-parameters // max(1, device_bytes // 16)):
+        return "bytes are shared out, and not whole parameters: a device may end within one"
     if got == -(-hold // device_bytes):
         return "these devices only hold the weights: it is `train` that must fit"
     for unit, other in ((2**30, 10**9), (10**9, 2**30)):

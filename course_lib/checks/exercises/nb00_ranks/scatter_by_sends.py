@@ -75,6 +75,9 @@ def _wrong_piece(call: Call, rank: int, case: Case) -> Finding | None:
     if rank == root:
         untouched += ". The root has a piece of its own, which needs no message: output.copy_(...)"
     others = {f"piece {i}, which belongs to rank {i}": p for i, p in enumerate(pieces) if i != rank}
+    others["the piece added to what was in `output` before, which counts for nothing"] = (
+        pieces[rank] + before
+    )
     want = reference.moved(pieces[rank])
     finding = compare.mismatch(call.argument, want, rank, {untouched: before, **others})
     if finding is None:

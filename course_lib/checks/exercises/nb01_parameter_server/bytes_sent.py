@@ -71,6 +71,7 @@ def _cause(what: str, got: float, n: int, size: int, servers: int) -> str:
         "ring": [
             (2 * size, "2(n-1)/n of the tensor: n - 1 steps of one n-th, twice"),
             ((n - 1) / n * size, "the ring goes round twice: reduce-scatter, then all-gather"),
+            (2 * (n + servers - 1) / (n + servers) * size, "the ring is one of the workers alone"),
             (2 * (n - 1) * size, "a step of the ring sends one n-th of the tensor, not all of it"),
         ],
     }

@@ -58,6 +58,12 @@ def _case(
     return Case(1 + len(samples), label, data)
 
 
+_ALL_NAN_SERVER = (
+    "the server's own gradient is nan, since it has no samples: add up only what the workers send"
+)
+_ALL_NAN_WORKER = "this worker returns nan, which is what its `values` held before it pulled"
+
+
 def _on_rank(answer: Callable, case: Case) -> Any:
     rank, data = dist.get_rank(), case.data
     if rank == 0:
@@ -79,6 +85,8 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         finding = compare.mismatch(got, exact, rank)
         if finding is None:
             continue
+        if isinstance(got, torch.Tensor) and got.isnan().all():
+            finding = replace(finding, likely=_ALL_NAN_SERVER if rank == 0 else _ALL_NAN_WORKER)
         for words, other in lookalikes.items():
             if got is not None and _near(got, other, exact.tolerance):
                 finding = replace(finding, likely=words)
@@ -116,6 +124,8 @@ def _lookalikes(data: dict, n: int, shares: torch.Tensor) -> dict[str, torch.Ten
         "this is a mean of the means, which is the batch's gradient only if all shares are equal": (
             values - lr * gradients.mean(0)
         ),
+        f"this is the sum of the means divided by {n + 1}, but the server has no gradient: weight "
+        "each by its share": values - lr * gradients.sum(0) / (n + 1),
         "the shares add up to 1 already: dividing by the number of workers as well makes the step "
         f"{n} times too small": values - lr * weighted / n,
         "the step goes uphill: values - lr * gradient": values + lr * weighted,

@@ -132,6 +132,9 @@ def _ring_cause(data: dict, got: list[int], want: list[int], place: Any) -> str:
         return "above the last point the ring starts again, with its very first point"
     if all(place(k) in exact for k in wrong):
         return "a key that lies exactly on a point belongs to that point"
+    by_place = [owner for _, owner in sorted(zip(map(place, data["keys"]), want, strict=True))]
+    if got == by_place:
+        return "these are the right owners in the order of the places: keep that of `keys`"
     if got == _nearest(data, place):
         return "this is the nearest point; the next one above is expected, however far"
     return "sort the points by their places, and find for every key the first one not below it"

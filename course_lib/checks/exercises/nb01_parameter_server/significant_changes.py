@@ -110,7 +110,8 @@ def _form(returned: Any) -> Finding | None:
             "a tensor for each dimension, and here it is the first, [0]"
         )
     if not pair or not all(isinstance(part, torch.Tensor) for part in returned):
-        return Finding("two tensors are expected, (indices, values)", got=kind_of(returned))
+        got = f"({', '.join(map(kind_of, returned))})" if pair else kind_of(returned)
+        return Finding("two tensors are expected, (indices, values)", got=got)
     indices, values = returned
     if indices.dim() != 1 or indices.dtype != torch.int64 or indices.shape != values.shape:
         return Finding(
