@@ -68,20 +68,22 @@ def _known(got: torch.Tensor, want: Reference) -> list[str]:
         for phrase, other in _mistakes(want)
         if _close(got, other, want) and not _close(want.value, other, want)
     ]
-    return found or list(filter(None, [_whole_numbers_as_floats(got, want)]))
+    return found or list(filter(None, [_added_in_floats(got, want)]))
 
 
-def _whole_numbers_as_floats(got: torch.Tensor, want: Reference) -> str:
-    """Sums of whole numbers that are right to the digits of a float, and no further."""
-    if want.dtype.is_floating_point:
-        return ""
+def _added_in_floats(got: torch.Tensor, want: Reference) -> str:
+    """Sums that are right to the digits of a narrower float in which they were added up."""
+    narrower: dict[torch.dtype, tuple[torch.dtype, ...]] = {torch.float64: (torch.float32,)}
+    if not want.dtype.is_floating_point:
+        narrower[want.dtype] = (torch.float64, torch.float32)
     parts = list(want.parts.values()) or [want.value]
     size = torch.stack(parts).abs().double().sum(0)
     off = (got - want.value).abs().double()
-    for dtype in (torch.float64, torch.float32):
+    what = "something" if want.dtype.is_floating_point else "whole numbers"
+    for dtype in narrower.get(want.dtype, ()):
         if (off <= len(parts) * torch.finfo(dtype).eps * size).all():
             name = str(dtype).removeprefix("torch.")
-            return f"right to the digits that {name} has: whole numbers went through that dtype"
+            return f"right to the digits that {name} has: {what} went through that dtype"
     return ""
 
 

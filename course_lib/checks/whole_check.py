@@ -158,17 +158,26 @@ def _alone(
     if exercise.contract.transposed:
         jobs = [Job(exercise, (case,), laws, calls_before=1) for case in (*cases, *culprit)]
         if failed := _first_failure([*map(Launch, jobs)], collect):
-            return replace(failed[1], finding=_transposed(failed[1].finding))
+            return replace(failed[1], finding=_transposed(exercise, failed[1]))
     return replace(together, finding=_of_state(together))
 
 
-def _transposed(finding: Finding) -> Finding:
-    why = f": {finding.likely}" if finding.likely else ""
-    return replace(
-        finding,
-        likely="a contiguous tensor goes well, and this one came transposed, so view(-1) fails and "
-        f"reshape(-1) makes a copy{why}",
-    )
+def _transposed(exercise: Exercise, failure: Failure) -> Finding:
+    """What went wrong with a tensor that came transposed, and only with that."""
+    finding, trouble = failure.finding, failure.outcome.trouble
+    told = " ".join([finding.likely, *(trouble.errors if trouble else ())])
+    cause = ""
+    if "view size" in told:
+        cause = ": view(-1) fails on it, and flatten() makes a copy where it must"
+    elif "not contiguous" in told:
+        cause = (
+            ": what is made of it by reshape(n, -1), clone() or chunk() may keep its order in "
+            "memory, and flatten() lays it out anew"
+        )
+    elif exercise.contract.in_place and not trouble:
+        cause = ": reshape(-1) makes a copy of it, and what is written there is not in the tensor"
+    special = f"a contiguous tensor goes well, and this one came transposed{cause}"
+    return replace(finding, likely=sentences(special, finding.likely))
 
 
 def _breaches(outcome: Outcome) -> list[Breach]:
