@@ -212,7 +212,8 @@ def _too_much(case: Case, observation: Observation, rank: int, most: int) -> str
         )
     if n > 1 and nbytes * (n - 1) == most * n and len(sent) % n == 0:
         return f"One step too many: the {n - 1} others' chunks take n - 1 = {n - 1} steps"
-    if tensor.numel() % n == 0 and nbytes == most + 2 * (n - 1) * tensor.element_size():
+    row_too_many = (tensor.numel() // n + 1) * tensor.element_size()
+    if tensor.numel() % n == 0 and {event.nbytes for event in sent} == {row_too_many}:
         return (
             f"{tensor.numel()} elements divide by {n}, and a whole row of zeros was added: "
             f"n - numel % n is {n} then, and -numel % n is 0"

@@ -198,9 +198,16 @@ def _gradient(got: Any, want: reference.Reference | None, rank: int) -> Finding 
         return None if got is None else Finding(likely, rank)
     if got is None:
         return Finding("it is gone: synchronize must leave the average in .grad", rank, got="None")
-    finding = compare.mismatch(got, want, rank)
+    n, finding = len(want.parts), compare.mismatch(got, want, rank)
     if finding and ((got.double() - want.parts[rank]).abs() <= want.tolerance).all():
         return replace(finding, likely="this is the rank's own gradient, which nobody averaged")
+    if finding and ((got.double() * n - want.parts[rank]).abs() <= n * want.tolerance).all():
+        return replace(
+            finding,
+            likely=f"this is the rank's own gradient divided by {n}: what was all-reduced is not "
+            "what is in .grad. A clone() has to be written back, and what a tensor's own hook "
+            "(register_hook) is given is not .grad",
+        )
     return finding
 
 

@@ -104,6 +104,11 @@ def _fit_cause(
             "you weight the squared errors by 1/time; a relative error squared has 1/time^2",
         ),
         (
+            _line(sizes, times, [1 / time**4 for time in times]),
+            "you weight the squared errors by 1/time^4: a weight that multiplies the error itself, "
+            "as that of numpy's polyfit does, is 1/time",
+        ),
+        (
             (times[0] - ends * sizes[0], ends),
             "this line goes through two points only: use them all",
         ),

@@ -147,6 +147,15 @@ def wrong_gradient(
             expected=glimpse(exact),
             got="None" if found is None else glimpse(found),
         )
+    for name, found in got.items():
+        if name not in want and found is not None:
+            return Finding(
+                f"parameter {name!r} is frozen, and has a gradient: an optimizer with weight decay "
+                "moves whatever has one, even zeros. Leave out what does not require grad",
+                rank,
+                expected="None",
+                got=glimpse(found),
+            )
     return None
 
 

@@ -41,7 +41,7 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     torch.manual_seed(1000 + rank)  # as in real programs, ranks differ
     before = torch.get_rng_state()
 
-    def indices(epoch: int, seed: int) -> Any:
+    def indices(epoch: int, seed: int, rank: int = rank) -> Any:
         found = answer(data["samples"], rank, n, epoch, seed)
         return found.tolist() if isinstance(found, torch.Tensor) else plain(found)
 
@@ -50,6 +50,7 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
         "untouched": bool(torch.equal(torch.get_rng_state(), before)),
         "again": indices(0, data["seed"]),
         "other seed": indices(0, data["seed"] + 50),
+        "next rank": indices(0, data["seed"], (rank + 1) % n),
     }
 
 
@@ -59,6 +60,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         or _repeats(observation)
         or _shares(case, observation)
         or _orders(case, observation)
+        or _of_arguments(observation)
         or _state(observation)
     )
 
@@ -66,7 +68,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
 def _form(case: Case, observation: Observation) -> Finding | None:
     samples = case.data["samples"]
     for rank, seen in enumerate(observation.values):
-        for found in [*seen["epochs"], seen["again"], seen["other seed"]]:
+        for found in [*seen["epochs"], seen["again"], seen["other seed"], seen["next rank"]]:
             if isinstance(found, list | tuple) and any(isinstance(i, torch.Tensor) for i in found):
                 likely = "a list of numbers is expected, these are tensors: tolist() makes numbers"
                 return Finding(likely, rank, got=f"{found}")
@@ -80,6 +82,23 @@ def _form(case: Case, observation: Observation) -> Finding | None:
                         expected=f"0 to {samples - 1}",
                         got=f"{found}",
                     )
+    return None
+
+
+def _of_arguments(observation: Observation) -> Finding | None:
+    """Whoever asks gets the part of the rank that is asked for."""
+    n = len(observation.values)
+    for rank, seen in enumerate(observation.values):
+        other = (rank + 1) % n
+        if seen["next rank"] != (want := observation.values[other]["epochs"][0]):
+            return Finding(
+                f"asked for rank {other} of {n}, on rank {rank}, it gives other samples than it "
+                f"gives rank {other}: go by the arguments `rank` and `world_size`, so that it can "
+                "be called anywhere",
+                rank,
+                expected=f"{want}",
+                got=f"{seen['next rank']}",
+            )
     return None
 
 
