@@ -16,12 +16,14 @@ class Operations(TorchDispatchMode):
     seconds.
 
     products: how many there were. largest: the elements of the largest tensor that was made.
+    shapes: those of all tensors that were made.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.products = 0
         self.largest = 0
+        self.shapes: set[tuple[int, ...]] = set()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -42,6 +44,7 @@ class Operations(TorchDispatchMode):
             self.products += 2 * result.numel()  # and the sum behind it
         if isinstance(result, torch.Tensor):
             self.largest = max(self.largest, result.numel())
+            self.shapes.add(tuple(result.shape))
         return result
 
 

@@ -189,3 +189,15 @@ def accumulate_with_an_exit_stack(ddp, loss, microbatches, max_norm):
     norm = torch.nn.utils.get_total_norm([p.grad for p in ddp.parameters() if p.grad is not None])
     torch.nn.utils.clip_grads_with_norm_(ddp.parameters(), max_norm, norm)
     return norm.item()
+
+
+@wrong(says="the activations of one microbatch are still there when the next one runs")
+def keeps_the_graphs(ddp, loss, microbatches, max_norm):
+    *first, (inputs, targets) = microbatches
+    kept = []
+    with ddp.no_sync():
+        for x, y in first:
+            kept.append(loss(ddp(x), y) / len(microbatches))
+            kept[-1].backward(retain_graph=True)
+    (loss(ddp(inputs), targets) / len(microbatches)).backward()
+    return nn.utils.clip_grad_norm_(ddp.parameters(), max_norm)

@@ -263,3 +263,12 @@ def big_batch_gradient_in_one_vector(model, loss, inputs, targets):
     for p, part in zip(own, vector[:-2].split([p.numel() for p in own]), strict=True):
         p.grad = part.view_as(p).to(p.dtype).clone()
     return vector[-2]
+
+
+@wrong(says="is frozen, and has a gradient")
+def zeros_for_frozen_ones(model, loss, inputs, targets):
+    value = big_batch_gradient(model, loss, inputs, targets)
+    for parameter in model.parameters():
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    return value

@@ -91,3 +91,19 @@ def learning_rate_of_a_line(step, base_rate, base_batch, batch, warmup_steps):
     ends = [base_rate, base_rate * batch / base_batch]
     line = torch.linspace(*ends, warmup_steps + 1, dtype=torch.float64)
     return line[min(step, warmup_steps)] if warmup_steps else ends[1]
+
+
+@wrong(says="// leaves out what does not divide")
+def whole_multiples_only(step, base_rate, base_batch, batch, warmup_steps):
+    full = base_rate * (batch // base_batch)
+    if step >= warmup_steps:
+        return full
+    return base_rate + (full - base_rate) * step / warmup_steps
+
+
+@wrong(says="the rate stays as it was")
+def never_below_the_base(step, base_rate, base_batch, batch, warmup_steps):
+    full = base_rate * max(1, batch / base_batch)
+    if step >= warmup_steps:
+        return full
+    return base_rate + (full - base_rate) * step / warmup_steps

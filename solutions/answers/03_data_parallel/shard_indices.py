@@ -5,6 +5,7 @@ import random
 
 import numpy
 import torch
+import torch.distributed as dist
 
 from course_lib.checks.known_answers import right, wrong
 
@@ -130,3 +131,10 @@ def shard_indices_by_a_key(samples, rank, world_size, epoch, seed):
     keys = [draw.random() for _ in range(samples)]
     order = sorted(range(samples), key=keys.__getitem__)
     return [sample for place, sample in enumerate(order) if place % world_size == rank]
+
+
+@wrong(says="go by the arguments `rank` and `world_size`")
+def asks_who_it_is(samples, rank, world_size, epoch, seed):
+    generator = torch.Generator().manual_seed(seed + epoch)
+    order = torch.randperm(samples, generator=generator).tolist()
+    return order[dist.get_rank() :: dist.get_world_size()]

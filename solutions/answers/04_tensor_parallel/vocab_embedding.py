@@ -111,3 +111,11 @@ def whole_symbols_looked_up(tokens, rows):
 @wrong(says="some are another rank's: look up one that is here for these")
 def shifted_and_not_masked(tokens, rows):
     return g(rows[tokens - dist.get_rank() * len(rows)])
+
+
+@wrong(says="a table of all rows is made here")
+def fills_the_whole_table(tokens, rows):
+    t, rank = dist.get_world_size(), dist.get_rank()
+    table = rows.new_zeros(t * len(rows), rows.shape[1])
+    table[rank * len(rows) : (rank + 1) * len(rows)] = rows
+    return g(table[tokens])

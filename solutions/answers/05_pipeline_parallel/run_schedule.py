@@ -361,3 +361,45 @@ def with_a_dictionary_of_what_to_do(row, module, inputs, targets, loss):
 @wrong(says="the rank waits for its send before its next pass")
 def waits_for_every_isend(row, module, inputs, targets, loss):
     return execute(row, module, inputs, targets, loss, send=lambda t, to: dist.isend(t, to).wait())
+
+
+@wrong(says="room for inputs is made long before their turn")
+def asks_for_all_inputs_at_first(row, module, inputs, targets, loss):
+    rank, last = dist.get_rank(), dist.get_world_size() - 1
+    m = sum(op.kind == "F" for op in row)
+    xs, ys = inputs.chunk(m), targets.chunk(m)
+    arriving, kept, sending, total = {}, {}, [], 0.0
+    for op in row if rank > 0 else ():
+        if op.kind == "F":
+            buffer = torch.empty_like(xs[0])
+            arriving[op.microbatch] = buffer, dist.irecv(buffer, src=rank - 1)
+
+    def send(tensor, target):
+        sending.append((dist.isend(tensor, dst=target), tensor))
+
+    for kind, _, i in row:
+        if kind == "F":
+            x = xs[i]
+            if rank > 0:
+                x, work = arriving.pop(i)
+                work.wait()
+                x.requires_grad_()
+            y = module(x)
+            if rank == last:
+                y = loss(y, ys[i]) / m
+                total += y.detach()
+            else:
+                send(y.detach(), rank + 1)
+            kept[i] = x, y
+            continue
+        x, y = kept.pop(i)
+        gradient = None
+        if rank < last:
+            gradient = torch.empty_like(xs[0])
+            dist.recv(gradient, src=rank + 1)
+        y.backward(gradient)
+        if rank > 0:
+            send(x.grad, rank - 1)
+    for work, _ in sending:
+        work.wait()
+    return total if rank == last else None

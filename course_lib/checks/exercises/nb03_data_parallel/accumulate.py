@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.autograd import Variable
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.profiler import record_function
 
 from course_lib.checks.answers import kind_of, plain
@@ -122,15 +123,32 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     ]
     passes: list[str] = []
     looking = model.register_forward_hook(lambda _, inputs, output: _note(inputs, output, passes))
+    held = _Held()
+    inside = model.middle.register_forward_pre_hook(held)
     with record_function(_SPAN):
         returned = answer(ddp, mean_squares, microbatches, data["max_norm"])
     looking.remove()
+    inside.remove()
     return {
         "syncs": ddp.require_backward_grad_sync,
         "returned": plain(returned),
         "passes": passes,
+        "held": held.most,
         "gradients": {name: plain(p.grad) for name, p in model.named_parameters()},
     }
+
+
+class _Held:
+    """Of how many microbatches the activations before a layer were alive at once."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._activations: list[StorageWeakRef] = []
+
+    def __call__(self, layer: nn.Module, inputs: tuple[torch.Tensor]) -> None:
+        self._activations.append(StorageWeakRef(inputs[0].untyped_storage()))
+        self._activations = [each for each in self._activations if not each.expired()]
+        self.most = max(self.most, len(self._activations))
 
 
 def _note(inputs: tuple[torch.Tensor], output: torch.Tensor, passes: list[str]) -> None:
@@ -193,6 +211,14 @@ def _passes(case: Case, observation: Observation) -> Finding | None:
     expected = [f"forward of {_ROWS} rows", "backward"] * case.data["k"]
     for rank, seen in enumerate(observation.values):
         passes: list[str] = seen["passes"]
+        if passes == expected and seen["held"] > 1:
+            return Finding(
+                "the numbers are right, but the activations of one microbatch are still there when "
+                "the next one runs: backward lets go of them, unless retain_graph=True keeps them",
+                rank,
+                expected="those of 1 microbatch at a time",
+                got=f"those of {seen['held']}",
+            )
         if passes == expected:
             continue
         if passes.count(expected[0]) > case.data["k"]:

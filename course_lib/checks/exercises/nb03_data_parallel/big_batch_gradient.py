@@ -8,6 +8,7 @@ big_batch_gradient(model, loss, inputs, targets) -> mean loss over all rows of a
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -99,8 +100,16 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             seen["gradients"], exact, rank, unused_names(data), _lookalikes(case, parts, rank)
         )
         if finding:
-            return finding
+            return _reduced_again(finding, case)
     return _loss(case, observation) or (_bytes(case, observation) if n > 1 else None)
+
+
+def _reduced_again(finding: Finding, case: Case) -> Finding:
+    n = case.world_size
+    if TIED not in case.data["options"] or f"exactly {n} times" not in finding.likely:
+        return finding
+    why = ". A weight that two layers share is one parameter: is it all-reduced twice?"
+    return replace(finding, likely=finding.likely + why)
 
 
 def _lookalikes(case: Case, parts: list[Gradients], rank: int) -> dict[str, Gradients]:
@@ -171,13 +180,15 @@ def _loss(case: Case, observation: Observation) -> Finding | None:
             got_text = kind_of(seen["returned"])
             return Finding(likely, rank, expected=f"{exact:.6g}", got=got_text)
         own = [loss_of(rows) for rows in rows_of(data["rows"])]
-        likely = "the gradients are right, but the loss that was returned is not the mean over all"
+        likely = "the gradients are right, but the loss that was returned is not that of all rows"
         if math.isnan(got):
-            likely += " rows: the mean over no rows is nan, and so is every sum that it is in"
+            likely += ": the mean over no rows is nan, and so is every sum that it is in"
         elif close(got, own[rank], 1e-6):
-            likely += " rows: it is the mean over the rank's own"
+            likely += ": it is the mean over the rank's own"
         elif close(got, sum(own) / len(own), 1e-6):
-            likely += " rows: it is the mean of the ranks' means"
+            likely += ": it is the mean of the ranks' means"
+        elif close(got, exact / len(own), 1e-6):
+            likely += f": it is divided by {len(own)} once more, and the shares add up to 1 already"
         return Finding(likely, rank, expected=f"{exact:.6g}", got=f"{got:.6g}")
     return None
 

@@ -17,6 +17,7 @@ from course_lib.checks.tolerance import EXACT
 
 def _rate_cases(rng: random.Random) -> list[Case]:
     chosen = [(0.1, 256, 8192, 2000), (0.1, 256, 256, 100), (0.05, 128, 384, 7)]
+    chosen += [(0.1, 256, 640, 10), (0.4, 512, 128, 20)]  # no multiple, and a smaller batch
     for _ in range(2):
         base = rng.choice([32, 64, 96])
         chosen.append((rng.uniform(0.01, 1), base, base * rng.randint(2, 40), rng.randint(5, 500)))
@@ -76,6 +77,8 @@ def _judge_rate(case: Case, observation: Observation) -> Finding | None:
         (lambda s: base * k if s >= warmup else base, "the rate jumps: it rises by equal amounts"),
         (ramp(base, base * k**0.5), "this is the square root of the ratio of the batches; the "
          "rule for SGD is linear"),
+        (ramp(base, base * (batch // base_batch)), "// leaves out what does not divide, and batch / "
+         "base_batch need not be whole"),
         (ramp(base, base / k), "the ratio is upside down: a larger batch takes a larger rate"),
         (ramp(base, base * batch), f"this multiplies by the batch instead of batch / {base_batch}"),
         (ramp(base, base * k, max(1, warmup - 1)), "the full rate comes one step early: it is due "

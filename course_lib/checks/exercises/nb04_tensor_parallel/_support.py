@@ -65,7 +65,7 @@ def layer_pass(
     leaves = _leaves(tensors, gradients)
     with record_function(FORWARD), Operations() as work:
         output = layer(leaves)
-    seen = {"output": plain(output), "gradients": {}, "work": work.products}
+    seen = {"output": plain(output), "gradients": {}, "work": work.products, "made": work.shapes}
     seen["changed"] = [n for n, t in tensors.items() if not torch.equal(leaves[n].detach(), t)]
     if not isinstance(output, torch.Tensor) or output.shape != weights.shape:
         return seen

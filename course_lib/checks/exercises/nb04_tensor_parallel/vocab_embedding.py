@@ -101,7 +101,21 @@ def _judge_embedding(case: Case, observation: Observation) -> Finding | None:
             "one all-reduce puts the rows of all ranks together",
         )
         or messages_of(observation, t, BACKWARD, [], "every rank has the gradient of its rows")
+        or (_whole_table(tuple(rows.shape), observation) if t > 1 else None)
     )
+
+
+def _whole_table(shape: tuple[int, ...], observation: Observation) -> Finding | None:
+    for rank, seen in enumerate(observation.values):
+        if shape in seen["made"]:
+            return Finding(
+                "the numbers and the traffic are right, but a table of all rows is made here, "
+                "which is what no rank has room for: look up in the rows that this rank has",
+                rank,
+                expected=f"no tensor of shape {shape}",
+                got="one",
+            )
+    return None
 
 
 EXERCISE = Exercise(

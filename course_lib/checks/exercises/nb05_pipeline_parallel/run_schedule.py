@@ -23,6 +23,7 @@ from course_lib.text import counted
 
 from ._networks import (
     FROZEN,
+    PASS,
     Gradients,
     loss_of,
     moved,
@@ -226,7 +227,28 @@ def _in_flight(case: Case, observation: Observation) -> Finding | None:
                 expected=f"the inputs of {counted(most + 1, 'microbatch')} at most",
                 got=f"of {seen['waiting']}",
             )
+        if (room := _room_for_inputs(rank, seen["passes"], observation)) > most + 1:
+            return Finding(
+                "the numbers are right, but room for inputs is made long before their turn: all "
+                "that have been asked for and not gone back lie in memory. Receive when the row "
+                "comes to the F, or one ahead",
+                rank,
+                expected=f"room for {counted(most + 1, 'microbatch')} at most",
+                got=f"for {room}",
+            )
     return None
+
+
+def _room_for_inputs(rank: int, passes: list[str], observation: Observation) -> int:
+    """Receives from the stage before that had begun at a pass, less the backwards before it."""
+    trace = observation.trace
+    moments = [each.start for each in trace.labels if each.rank == rank and each.name == PASS]
+    asked = [e.issued for e in trace.of(rank) if e.op == "recv" and e.peer == rank - 1]
+    room, back = [0], 0
+    for name, moment in zip(passes, moments, strict=False):
+        room.append(sum(issued <= moment for issued in asked) - back)
+        back += name[0] == "B"
+    return max(room)
 
 
 def _traffic(case: Case, observation: Observation) -> Finding | None:
