@@ -77,8 +77,8 @@ def _judge_rate(case: Case, observation: Observation) -> Finding | None:
         (lambda s: base * k if s >= warmup else base, "the rate jumps: it rises by equal amounts"),
         (ramp(base, base * k**0.5), "this is the square root of the ratio of the batches; the "
          "rule for SGD is linear"),
-        (ramp(base, base * (batch // base_batch)), "// leaves out what does not divide, and batch / "
-         "base_batch need not be whole"),
+        (ramp(base, base * (batch // base_batch)), "// leaves out what does not divide: "
+         "batch / base_batch need not be whole"),
         (ramp(base, base / k), "the ratio is upside down: a larger batch takes a larger rate"),
         (ramp(base, base * batch), f"this multiplies by the batch instead of batch / {base_batch}"),
         (ramp(base, base * k, max(1, warmup - 1)), "the full rate comes one step early: it is due "
