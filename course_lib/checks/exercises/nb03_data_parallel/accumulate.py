@@ -167,6 +167,19 @@ def clipped(by_name: Gradients, max_norm: float) -> Gradients:
     return {name: scale * gradient for name, gradient in by_name.items()}
 
 
+def _clipped_wrongly(mean: Gradients, max_norm: float) -> dict[str, Gradients]:
+    """What other ways to clip give; nothing where they give the same."""
+    scale = max_norm / norm_of(mean)
+    return {
+        "each element is clipped by itself: it is the norm of all together that max_norm bounds": {
+            name: gradient.clamp(-max_norm, max_norm) for name, gradient in mean.items()
+        },
+        "this has the norm max_norm, though its own was smaller: clipping only makes smaller": (
+            weighted([mean], [scale])
+        ),
+    }
+
+
 def _judge(case: Case, observation: Observation) -> Finding | None:
     data, n, k = case.data, case.world_size, case.data["k"]
     parts = [[gradients(data, rows) for rows in _rows(case, rank)] for rank in range(n)]
@@ -176,7 +189,13 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     for rank, seen in enumerate(observation.values):
         got = {name: seen["gradients"][name] for name in exact}
         if not _near(got, exact):
-            known = _lookalikes(case, parts, own, mean, rank)
+            known = _lookalikes(case, parts, own, mean, rank) | _clipped_wrongly(
+                mean, data["max_norm"]
+            )
+            if n > 1:
+                known[f"exactly {n} times the reference: a sum over the ranks, not an average"] = (
+                    clipped(weighted([mean], [n]), data["max_norm"])
+                )
             fits = [text for text, other in known.items() if _near(got, other)]
             name = next(n for n in exact if got[n] is None or not _near(got, exact, [n]))
             return Finding(

@@ -158,6 +158,8 @@ def _ordered(case: Case, buckets: list) -> Finding | None:
             expected=f"{sorted(range(len(sizes)), key=lambda i: (times[i], i))}",
             got=f"{flat}",
         )
+    if not all(buckets):
+        return Finding("there is a bucket with nothing in it", 0, got=f"{buckets}")
     want = pack(flat, sizes, room)
     if len(buckets) > len(want):
         return Finding(

@@ -81,6 +81,8 @@ def _judge_rate(case: Case, observation: Observation) -> Finding | None:
          "batch / base_batch need not be whole"),
         (ramp(base, base / k), "the ratio is upside down: a larger batch takes a larger rate"),
         (ramp(base, base * batch), f"this multiplies by the batch instead of batch / {base_batch}"),
+        (lambda s: base * k if s >= warmup else base + (base * k - base) * (s + 1) / warmup, "this "
+         "counts from step 1: step 0 takes base_rate"),
         (ramp(base, base * k, max(1, warmup - 1)), "the full rate comes one step early: it is due "
          "at step warmup_steps, counted from 0"),
         (lambda s: base + (base * k - base) * s / max(1, warmup), "the rate rises on after the "

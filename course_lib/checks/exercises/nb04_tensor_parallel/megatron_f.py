@@ -41,7 +41,8 @@ def _judge_f(case: Case, observation: Observation) -> Finding | None:
                 "x": {
                     "only that of this rank: backward, f adds up over all ranks": own + own,
                     "that of a gradient summed in place, for the residual branch too: in y = x + "
-                    "f(x) both summands are handed the same one": total + total,
+                    "f(x) both summands are handed the same one; or a hook on x itself, which is "
+                    "handed that of both": total + total,
                     "the average over the ranks, where their sum is expected": own + total / t,
                     "that of only the residual branch: f(x) is cut off from x, or its backward "
                     "returns nothing": own,

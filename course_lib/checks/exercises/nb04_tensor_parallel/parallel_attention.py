@@ -123,6 +123,12 @@ def _mistakes(ranks: list[Tensors], heads: int, x: torch.Tensor) -> Tensors:
             cut=lambda y, heads: y.unflatten(-1, (heads, -1)),
             joined=lambda y: y.flatten(-2),
         ),
+        "what comes out if view(B, H/t, T, -1) stands for the transpose: it cuts through tokens": (
+            total(
+                cut=lambda y, heads: y.reshape(len(y), heads, y.shape[1], -1),
+                joined=lambda y: y.reshape(*shape[:2], -1),
+            )
+        ),
         "x + attention(x), and only the attention is expected: the residual sum is the caller's": (
             total() + x
         ),

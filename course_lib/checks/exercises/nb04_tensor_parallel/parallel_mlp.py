@@ -133,7 +133,9 @@ def _exact(case: Case) -> Exact:
     ]
     if t == 1:
         looks, gradient_looks = [], []
-    missing = {"down_bias": "since it was added on another rank: add it everywhere, after g"}
+    missing = {
+        "down_bias": "was it added on another rank only, or detached? Add it everywhere, after g"
+    }
     return Exact([output.detach()] * t, gradients, looks, gradient_looks, missing)
 
 

@@ -47,6 +47,7 @@ def _judge_row(case: Case, observation: Observation) -> Finding | None:
     pairs = zip(parts(data["x"], t, 1), parts(data["weight"], t, 1), strict=True)
     summands = [x @ w.T for x, w in pairs]
     y = sum(summands) + data["bias"]
+    apart = sum(x @ data["weight"][:, r::t].T for r, x in enumerate(parts(data["x"], t, 1)))
     looks = [
         {
             "this rank's own summand: they have to be added up over the ranks": own + data["bias"],
@@ -57,6 +58,9 @@ def _judge_row(case: Case, observation: Observation) -> Finding | None:
             ),
             "right but for the bias: add it once, after the sum": y - data["bias"],
             "the average of the summands, and a sum is expected": sum(summands) / t + data["bias"],
+            f"what comes of every {t}th column of weight: a rank's columns lie side by side": (
+                apart + data["bias"]
+            ),
         }
         for own in summands
     ]

@@ -81,10 +81,23 @@ def _judge_embedding(case: Case, observation: Observation) -> Finding | None:
         * (data["tokens"] < size).unsqueeze(-1)
         for part in parts(data["rows"], t, 0)
     )
+    tokens, last = data["tokens"], data["tokens"] % size == size - 1
+    dealt = F.embedding(tokens % t * size + tokens // t, data["rows"])
+    below = output + sum(
+        F.embedding(r * size + tokens % size, data["rows"]) * (tokens < r * size).unsqueeze(-1)
+        for r in range(t)
+    )
     for look in looks if t > 1 else []:
         unzeroed = "a sum of several rows: a rank puts zeros where the symbol is not its own"
         look |= {
             unzeroed: clamped,
+            f"{unzeroed}: a negative index counts from the end": below,
+            f"what comes if rank r has symbols r, r + {t}, ...: a rank's rows are side by side": (
+                dealt
+            ),
+            "zeros for the last row of every rank: rows 0 to len(rows) - 1 are its own": (
+                output * ~last.unsqueeze(-1)
+            ),
             f"{unzeroed}, not its first row": first,
             f"{unzeroed} (modulo is no way round)": wrapped,
             "what comes if every rank looks up symbols 0, 1, ...: the rows of rank r begin with "

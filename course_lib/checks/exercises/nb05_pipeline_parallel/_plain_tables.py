@@ -33,6 +33,20 @@ def own_stages(table: Table) -> Finding | None:
     return None
 
 
+def whole_backwards(table: Table) -> Finding | None:
+    """No halves in a schedule that has none."""
+    for rank, row in enumerate(table):
+        for op in row:
+            if op.kind not in ("F", "B"):
+                return Finding(
+                    f"rank {rank} runs {op}, a half of a backward: in this schedule each is whole",
+                    rank,
+                    expected="the kinds F and B",
+                    got=str(op),
+                )
+    return None
+
+
 def time(case: Case, table: Table, timeline: Timeline) -> Finding | None:
     p, m = case.data["size"]
     best = (m + p - 1) * (FORWARD + BACKWARD)

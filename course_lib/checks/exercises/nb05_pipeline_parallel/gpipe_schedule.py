@@ -8,8 +8,9 @@ gpipe_schedule(p, m) -> one row per rank of (kind, stage, microbatch)
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
-from ._plain_tables import cases, own_stages, time
+from ._plain_tables import cases, own_stages, time, whole_backwards
 from ._tables import (
+    Table,
     build_table,
     read_and_run,
     shown,
@@ -22,7 +23,7 @@ def _judge_gpipe(case: Case, observation: Observation) -> Finding | None:
         return ran
     table, timeline = ran
     _, m = case.data["size"]
-    if finding := own_stages(table):
+    if finding := own_stages(table) or whole_backwards(table):
         return finding
     for rank, row in enumerate(table):
         first = next(n for n, op in enumerate(row) if op.kind != "F")
@@ -34,7 +35,23 @@ def _judge_gpipe(case: Case, observation: Observation) -> Finding | None:
                 rank,
                 got=shown(table),
             )
-    return time(case, table, timeline)
+    return _other_orders(table) or time(case, table, timeline)
+
+
+def _other_orders(table: Table) -> Finding | None:
+    """Stages that go through the microbatches in another order than the first, and wait for it."""
+    for kind, name in (("F", "forwards"), ("B", "backwards")):
+        orders = [[op.microbatch for op in row if op.kind == kind] for row in table]
+        for rank, order in enumerate(orders):
+            if order != orders[0]:
+                return Finding(
+                    f"it can run, but rank {rank} has its {name} in another order than rank 0, so "
+                    "that one waits for what the other does last",
+                    rank,
+                    expected=f"{name} of {orders[0]}",
+                    got=f"{order}\n{shown(table)}",
+                )
+    return None
 
 
 EXERCISE = Exercise(

@@ -9,7 +9,7 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.observe.timeline import Timeline
 
-from ._plain_tables import cases, own_stages, time
+from ._plain_tables import cases, own_stages, time, whole_backwards
 from ._tables import (
     Table,
     build_table,
@@ -26,6 +26,7 @@ def _judge_1f1b(case: Case, observation: Observation) -> Finding | None:
     p, m = case.data["size"]
     return (
         own_stages(table)
+        or whole_backwards(table)
         or time(case, table, timeline)
         or _in_flight(table, timeline, [min(m, p - s) for s in range(p)], m)
     )

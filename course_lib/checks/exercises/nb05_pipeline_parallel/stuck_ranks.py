@@ -147,6 +147,8 @@ def _advance(left: Programs, rank: int) -> bool:
 
 
 def _cause(got: set[int], want: set[int], programs: Programs) -> str:
+    if got == _with_anybody(programs):
+        return "a send and a recv meet only if each names the other"
     if got == _with_buffers(programs):
         return (
             "this would hold if a send returned at once; here it comes back only when the peer is "
@@ -173,6 +175,24 @@ def _cause(got: set[int], want: set[int], programs: Programs) -> str:
     if not got:
         return "some ranks hang: nobody moves any more, not all are at their end"
     return "a send and a recv meet only if each names the other"
+
+
+def _with_anybody(programs: Programs) -> set[int] | None:
+    """Who hangs if any recv takes any send to its rank; None where that is the same."""
+    left = [list(reversed(program)) for program in programs]
+    moved = True
+    while moved:
+        moved = False
+        for steps in left:
+            what, peer = steps[-1] if steps else ("", None)
+            meets = what == "send" and left[peer][-1:] and left[peer][-1][0] == "recv"
+            if meets:
+                left[peer].pop()
+            if meets or what == "run":
+                steps.pop()
+                moved = True
+    found = {rank for rank, steps in enumerate(left) if steps}
+    return found if found != set(reference(programs)) else None
 
 
 def _without_running(programs: Programs) -> set[int]:
