@@ -94,13 +94,22 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 expected="1 forward and 1 backward",
                 got=f"{forwards} forward and {len(seen['passes']) - forwards} backward",
             )
-    size = case.data["x"].nbytes
-    return _once(observation, 0, size, "its activation") or _once(
-        observation, 1, size, "the gradient of that activation"
+    x = case.data["x"]
+    return _once(observation, 0, x, "its activation") or _once(
+        observation, 1, x, "the gradient of that activation"
     )
 
 
-def _once(observation: Observation, rank: int, size: int, what: str) -> Finding | None:
+def _once(observation: Observation, rank: int, x: torch.Tensor, what: str) -> Finding | None:
+    dtype = str(x.dtype).removeprefix("torch.")
+    sent = [event for event in observation.trace.of(rank) if event.op == "send"]
+    if others := {event.dtype.removeprefix("torch.") for event in sent} - {dtype}:
+        return Finding(
+            f"what crosses is {min(others)}, and the inputs are {dtype}: torch.empty_like(inputs) "
+            "has their dtype",
+            rank,
+        )
+    size = x.nbytes
     rule = f"rank {rank} sends {what}, once, and nothing else"
     return traffic_limits.sent(observation, rank, size, size, rule) or traffic_limits.messages(
         observation, rank, 1, rule
