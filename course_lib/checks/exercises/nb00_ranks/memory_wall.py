@@ -26,7 +26,7 @@ def _cases(rng: random.Random) -> list[Case]:
         _models("GPT-2 on devices of 32 GB", [(1_500_000_000, 32 * _GB)]),
         _models("models that fill their devices to the last byte", [(full * 5 * _GB, 80 * _GB)]),
         _models("one parameter more than that", [(full * 5 * _GB + 1, 80 * _GB)]),
-        _models("devices that end within a parameter", [(1_000, 1_000)]),
+        _models("devices that end within a parameter", [(1_000, 1_001)]),
         _models("other models and devices", some),
     ]
 
