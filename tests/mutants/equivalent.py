@@ -22,7 +22,6 @@ _ONE_DTYPE = "all of a pack have one dtype"
 _AS_LARGE = "all chunks are as large"
 _OWN_ROW = "a row that nobody else knows is as good as a clone of it"
 _ZERO = "a zero is one in every dtype"
-_FREE = "zeros for a frozen parameter are some numbers more, which are free"
 _NEAR_ENOUGH = "the loss is near enough in the dtype of the model"
 _FLOAT32 = "the digits of float32 are enough"
 _ANY_SEED = "any seed will do that is another one in every epoch"
@@ -131,7 +130,6 @@ SAME: dict[str, dict[str, str]] = {
         "value = torch.zeros((), dtype=inputs.dtype if inputs.is_floating_p"
         "oint() else None) -> value = torch.zeros((), dtype=inputs.dtype if"
         " False else None)": _ZERO,
-        "if parameter.requires_grad: -> if True:": _FREE,
         "value = value.detach().double() -> (left out)": _NEAR_ENOUGH,
         "value = value.detach().double() -> value = value.double()": _NEAR_ENOUGH,
     },

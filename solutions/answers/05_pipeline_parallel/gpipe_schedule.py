@@ -106,7 +106,7 @@ def a_table_in_a_default_argument(p, m, table=[]):
     return table
 
 
-@wrong(says="is idle more than it has to be")
+@wrong(says="rank 1 has its backwards in another order than rank 0")
 def backwards_in_another_order_on_each_stage(p, m):
     turned = [[("B", s, (i + s) % m) for i in range(m)] for s in range(p)]
     return [row[:m] + back for row, back in zip(gpipe_rows(p, m), turned, strict=True)]

@@ -85,7 +85,7 @@ def only_the_circle(programs):
     return [r for r in unfinished(programs, place) if programs[r][place[r]][0] == "send"]
 
 
-@wrong(says="some ranks hang")
+@wrong(says="a send and a recv meet only if each names the other")
 def any_receiver_will_do(programs):
     return unfinished(programs, meet(programs, fits=lambda step: step[0] == "recv"))
 
