@@ -130,7 +130,7 @@ def mlp_with_a_part_of_the_bias(x, up, up_bias, down, down_bias):
     return g(F.linear(hidden, down, down_bias / dist.get_world_size()))
 
 
-@wrong(says="add it everywhere, after g")
+@wrong(says="Add it everywhere, after g")
 def mlp_with_the_bias_on_rank_0(x, up, up_bias, down, down_bias):
     hidden = F.gelu(F.linear(f(x), up, up_bias))
     return g(F.linear(hidden, down, down_bias if dist.get_rank() == 0 else None))
