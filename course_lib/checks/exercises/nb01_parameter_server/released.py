@@ -84,8 +84,9 @@ def _run(answer: Callable, rng: random.Random) -> list[tuple]:
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
     for finished, waiting, bound, got in observation.values[0]:
-        want = reference(finished, waiting, bound)
-        if not isinstance(got, list) or not all(type(worker) is int for worker in got):
+        question = finished, waiting, bound
+        want = reference(*question)
+        if not _is_list_of_workers(got):
             return Finding(
                 "a list of workers is expected, empty if none may start",
                 expected=f"{want}",
@@ -93,7 +94,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             )
         if sorted(set(got)) != want:
             return Finding(
-                _cause(finished, waiting, bound, sorted(set(got)), want),
+                _cause(observation.values[0], question, sorted(set(got)), want),
                 input=f"finished {finished}, waiting {waiting}, bound {bound}",
                 expected=f"{want}",
                 got=f"{got}",
@@ -101,45 +102,74 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     return None
 
 
+def _is_list_of_workers(value: Any) -> bool:
+    return isinstance(value, list) and all(type(worker) is int for worker in value)
+
+
 def reference(finished: list[int], waiting: list[int], bound: float) -> list[int]:
     return [w for w in sorted(waiting) if finished[w] - min(finished) <= bound]
 
 
-def _cause(
-    finished: list[int], waiting: list[int], bound: float, got: list[int], want: list[int]
-) -> str:
-    if set(got) - set(waiting):
-        return "only workers that wait can start; the others are computing"
-    others = {
-        "a lead of exactly the bound is allowed": [
-            w for w in waiting if finished[w] - min(finished) < bound
-        ],
-        "this lets a worker be one task further ahead than the bound": [
-            w for w in waiting if finished[w] - min(finished) <= bound + 1
-        ],
-        "the slowest may be one that is computing: look at all workers, not at those that wait": [
+Rule = Callable[[list[int], list[int], float], list[int]]
+
+_MISTAKES: dict[str, Rule] = {
+    "a lead of exactly the bound is allowed": lambda finished, waiting, bound: [
+        w for w in waiting if finished[w] - min(finished) < bound
+    ],
+    "this lets a worker be one task further ahead than the bound": (
+        lambda finished, waiting, bound: reference(finished, waiting, bound + 1)
+    ),
+    "the slowest may be one that is computing: look at all workers, not at those that wait": (
+        lambda finished, waiting, bound: [
             w for w in waiting if finished[w] - min(finished[v] for v in waiting) <= bound
-        ],
-        "this compares with the fastest: it is the lead over the slowest that is bounded": [
+        ]
+    ),
+    "the slowest may be one that waits: look at all workers, not at those that compute": (
+        lambda finished, waiting, bound: [
+            w
+            for w in waiting
+            if finished[w] - min(_computing(finished, waiting) or finished) <= bound
+        ]
+    ),
+    "finished[w] is that of worker w: this goes by the place in `waiting`": (
+        lambda finished, waiting, bound: [
+            w for i, w in enumerate(waiting) if finished[i] - min(finished) <= bound
+        ]
+    ),
+    "this compares with the fastest: it is the lead over the slowest that is bounded": (
+        lambda finished, waiting, bound: [
             w for w in waiting if max(finished) - finished[w] <= bound
-        ],
-        "this compares with the average, which one very slow worker hardly moves": [
+        ]
+    ),
+    "this compares with the average, which one very slow worker hardly moves": (
+        lambda finished, waiting, bound: [
             w for w in waiting if finished[w] - sum(finished) / len(finished) <= bound
-        ],
-        "this holds everyone back as long as one is too far ahead: the slow ones have to go on": [
-            w for w in waiting if max(finished) - min(finished) <= bound
-        ],
-    }
-    others["this lets everyone who waits start, whatever the bound"] = waiting
-    computing = [f for v, f in enumerate(finished) if v not in waiting] or finished
-    others["the slowest may be one that waits: look at all workers, not at those that compute"] = [
-        w for w in waiting if finished[w] - min(computing) <= bound
-    ]
-    others["finished[w] is that of worker w: this goes by the place in `waiting`"] = [
-        w for i, w in enumerate(waiting) if finished[i] - min(finished) <= bound
-    ]
-    if fits := [cause for cause, answer in others.items() if sorted(answer) == got]:
-        return "; or: ".join(fits)
+        ]
+    ),
+    "this holds everyone back as long as one is too far ahead: the slow ones have to go on": (
+        lambda finished, waiting, bound: waiting if max(finished) - min(finished) <= bound else []
+    ),
+    "this lets everyone who waits start, whatever the bound": (
+        lambda finished, waiting, bound: waiting
+    ),
+}
+
+
+def _computing(finished: list[int], waiting: list[int]) -> list[int]:
+    return [count for worker, count in enumerate(finished) if worker not in waiting]
+
+
+def _cause(answers: list[tuple], question: Question, got: list[int], want: list[int]) -> str:
+    """The mistake that gives this answer, and all others if there is such a one."""
+    if set(got) - set(question[1]):
+        return "only workers that wait can start; the others are computing"
+    fits = [cause for cause, rule in _MISTAKES.items() if sorted(rule(*question)) == got]
+    lists = [answer for answer in answers if _is_list_of_workers(answer[-1])]
+    for cause in fits:
+        if all(sorted(_MISTAKES[cause](*asked)) == sorted(found) for *asked, found in lists):
+            return cause
+    if fits:
+        return fits[0]
     if set(got) < set(want):
         return "some could start and are held back: one call names all that may start now"
     return "a worker may start while it leads the slowest by at most the bound"

@@ -178,7 +178,7 @@ def difference(
     ratio = float((got.flatten() @ exact.flatten()) / (exact.flatten() @ exact.flatten()))
     if abs(ratio - 1) > 1e-4 and ((got - ratio * exact).abs() <= abs(ratio) * slack).all():
         return f"exactly {ratio:.4g} times the reference"
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
         if torch.equal(got, got.to(dtype).to(got.dtype)):
             name = str(dtype).removeprefix("torch.")
             return f"these are numbers of {name}: something went through that dtype"

@@ -44,11 +44,13 @@ def _judge_column(case: Case, observation: Observation) -> Finding | None:
         {
             "the whole output: keep only this rank's columns": y,
             "right but for the bias: it has columns as well": parts(without, t, -1)[rank],
-            f"every {t}th column: a rank's columns lie side by side": y[:, rank::t],
+            f"columns {rank}, {rank + t}, ...: a rank's columns lie side by side": y[:, rank::t],
             "right but for the bias, which is that of rank 0's columns": parts(without, t, -1)[rank]
             + data["bias"][: len(data["bias"]) // t],
-            f"right but for the bias, of which a {t}th is there: its columns are cut up, not its "
-            "size": parts(without, t, -1)[rank] + parts(data["bias"], t, 0)[rank] / t,
+            f"right but for the bias, which is divided by {t}: cut up its columns": parts(
+                without, t, -1
+            )[rank]
+            + parts(data["bias"], t, 0)[rank] / t,
             **{f"what rank {r} should return": outputs[r] for r in range(t) if r != rank},
         }
         for rank in range(t)

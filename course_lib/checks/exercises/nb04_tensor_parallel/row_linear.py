@@ -58,7 +58,7 @@ def _judge_row(case: Case, observation: Observation) -> Finding | None:
             ),
             "right but for the bias: add it once, after the sum": y - data["bias"],
             "the average of the summands, and a sum is expected": sum(summands) / t + data["bias"],
-            f"what comes of every {t}th column of weight: a rank's columns lie side by side": (
+            f"what comes of columns r, r + {t}, ... of weight: a rank's columns lie side by side": (
                 apart + data["bias"]
             ),
         }
