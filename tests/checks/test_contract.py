@@ -18,6 +18,10 @@ from course_lib.checks.registry import all_exercises
             "In place: `tensor` itself holds the result and is returned. Any group of ranks. "
             "Only send and recv.",
         ),
+        (
+            Contract(in_place="values", returned="each push's staleness"),
+            "In place: `values` itself holds the result, and each push's staleness is returned.",
+        ),
         (Contract(takes="p and m from 1 on"), "p and m from 1 on."),
         (Contract(takes="x_part (B, K/t)"), "x_part (B, K/t)."),
         (

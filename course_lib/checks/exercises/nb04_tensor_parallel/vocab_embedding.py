@@ -160,5 +160,6 @@ EXERCISE = Exercise(
         takes="tokens (B, T), the same on every rank, and this rank's rows; t divides V",
         allowed=ALL_REDUCE,
         sends="one of the result's size forward, none backward",
+        holds="of the table, this rank's rows only",
     ),
 )
