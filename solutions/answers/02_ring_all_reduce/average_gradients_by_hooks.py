@@ -282,3 +282,26 @@ def buffers_that_are_not_saved_stay(model):
     for value in model.state_dict().values():
         dist.broadcast(value, 0)
     return averaged_by_hooks(model)
+
+
+@wrong(says="what was all-reduced is not what is in .grad")
+def reduces_a_copy(model):
+    under_way = []
+    for tensor in [*model.parameters(), *model.buffers()]:
+        dist.broadcast(tensor.detach(), src=0)
+
+    def start(parameter):
+        copy = parameter.grad.clone()
+        under_way.append((parameter, dist.all_reduce(copy, async_op=True)))
+
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(start)
+
+    def synchronize():
+        for parameter, work in under_way:
+            work.wait()
+            parameter.grad /= dist.get_world_size()
+        under_way.clear()
+
+    return synchronize
