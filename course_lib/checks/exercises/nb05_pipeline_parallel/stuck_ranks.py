@@ -183,9 +183,9 @@ def _with_anybody(programs: Programs) -> set[int] | None:
     moved = True
     while moved:
         moved = False
-        for steps in left:
-            what, peer = steps[-1] if steps else ("", None)
-            meets = what == "send" and left[peer][-1:] and left[peer][-1][0] == "recv"
+        for steps in filter(None, left):
+            what, peer = steps[-1]
+            meets = what == "send" and any(step[0] == "recv" for step in left[peer][-1:])
             if meets:
                 left[peer].pop()
             if meets or what == "run":
