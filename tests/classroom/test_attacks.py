@@ -10,6 +10,7 @@ nothing but the machine that both run on, `test_hostile.py` those that harm.
 
 import pytest
 
+from course_lib.classroom.grading import batch
 from tests.classroom import tiny
 from tests.classroom.attacked import CANCELLED, require_nothing_gained, verdicts_on
 
@@ -673,6 +674,7 @@ def test_what_nobody_recorded_is_counted_all_the_same(verdicts, name):
     """The result is right, and its messages matter: only the count on the loopback device tells."""
     verdict = verdicts[name]
     assert "bytes crossed between your ranks" in " ".join(str(verdict).split())
+    assert "something else than was recorded" in batch._flag(verdict)  # by a person, too
 
 
 def test_of_a_group_of_its_own_the_same_is_told_as_in_check(verdicts):

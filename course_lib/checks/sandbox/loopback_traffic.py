@@ -23,6 +23,7 @@ from course_lib.observe.algorithms import sends
 _HEAD = 48  # bytes in front of a message, and of each of the two notes that go with it
 _A_CONNECTION = 24  # bytes by which two ranks greet each other, 16 of them TCP's
 _A_PIECE = 2**20  # in which gloo moves what is larger
+CROSSED = "crossed between your ranks"  # in every sentence of this file, and in no other
 
 
 def counted() -> Crossed:
@@ -65,12 +66,12 @@ def breach(job: Job, outcome: Outcome) -> str:
         again = outcome.crossed.again
         twice = f" ({again} packets were sent a second time)" if again else ""
         return (
-            f"{crossed:,} bytes crossed between your ranks{twice}, and what they sent each other "
+            f"{crossed:,} bytes {CROSSED}{twice}, and what they sent each other "
             f"by torch.distributed explains {most:,} at most: was something sent past the recorder?"
         )
     if crossed < least:
         return (
-            f"{least:,} bytes are recorded as sent, and {crossed:,} crossed between your ranks: "
+            f"{least:,} bytes are recorded as sent, and {crossed:,} {CROSSED}: "
             "was something recorded that was never sent?"
         )
     return ""

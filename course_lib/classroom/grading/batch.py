@@ -12,6 +12,7 @@ from nbformat import NotebookNode
 from course_lib.checks import seeds
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.sandbox.grading import Grader
+from course_lib.checks.sandbox.loopback_traffic import CROSSED
 from course_lib.checks.verdict import Verdict
 from course_lib.classroom.cell_ids import answer_id
 
@@ -249,4 +250,7 @@ def _flag(verdict: Verdict) -> str:
     trouble = verdict.failure.outcome.trouble if verdict.failure else None
     if trouble and trouble.kind == "signature":
         return "there is an answer, and it could not be run: have a look at it"
+    seen = verdict.failure.outcome.observations if verdict.failure else []
+    if any(CROSSED in breach.sentence for each in seen for breach in each.breaches):
+        return "its ranks sent something else than was recorded: have a look before you judge"
     return ""
