@@ -77,7 +77,8 @@ def name_curves(
     """What strokes mean, and dots by their colours: at the bottom, where no curve is covered."""
     x = 4.0
     left, picture.height = x, picture.height + 10
-    for name, look in {**strokes, **(dots or {})}.items():
+    looks: dict[str, Stroke | str] = {**strokes, **(dots or {})}
+    for name, look in looks.items():
         wide = 36 + width(name, SMALL) + 16
         if left > x and left + wide > 836:
             left, picture.height = x, picture.height + 18
