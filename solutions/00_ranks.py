@@ -750,13 +750,13 @@ moving_explorer(
 )
 
 # %% [markdown]
-# In how many rounds is your all-gather done, and in how many PyTorch's? A round with few blocks is
-# one in which most ranks wait.
+# In how many rounds is your all-gather done? A round with few blocks is one in which most ranks
+# wait.
 #
 # <details><summary>Answer</summary>
 #
 # Four broadcasts in turn, as in the solution, take 11 rounds, and in all but one of them a single
-# block travels. The ring takes three, with four blocks in each.
+# block travels. (`dist.all_gather` is drawn as one round, since nobody sees inside.)
 #
 # </details>
 #
