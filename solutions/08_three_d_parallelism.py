@@ -91,8 +91,8 @@ print(f"ZeRO-3 over 1024       {states / 1024 / 1e9:6.1f} GB: fits, gathers 350 
 #
 # | | stage 0 | stage 1 |
 # | --- | --- | --- |
-# | **replica 0** | ranks 0, 1 | ranks 4, 5 |
-# | **replica 1** | ranks 2, 3 | ranks 6, 7 |
+# | replica 0 | ranks 0, 1 | ranks 4, 5 |
+# | replica 1 | ranks 2, 3 | ranks 6, 7 |
 #
 # The last axis moves fastest, like the seconds of a clock: 0 and 1 are one tensor group, and share
 # every matrix of their layers.
