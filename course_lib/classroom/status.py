@@ -15,8 +15,8 @@ from .status_shown import BEGUN, CHANGED, OPEN, PASSED, Remark, Status, Step
 
 _KEPT = "kept"  # the folder for answers that were reset
 _OF_SOLUTIONS = Remark(
-    "These are the solutions, and nobody's progress is kept here. Beside a learner's notebooks this"
-    " cell shows\nwhich exercises are passed, and what comes next."
+    "These are the solutions, and nobody's progress is kept here. Beside a learner's notebooks\n"
+    "this cell shows which exercises are passed, and what comes next."
 )
 _NOTHING_HERE = Remark(
     "This kernel runs in a folder without notebooks of the course, so it is not known what you have"

@@ -106,7 +106,7 @@ def _text(story: Story) -> str:
 
 
 def _draw() -> Picture:
-    picture = Picture("a push, its copy on the replica, and the acknowledgements")
+    picture = Picture("the push of task 7, its copy on the replica, and the acknowledgements")
     for story in STORIES:
         picture.text(4, picture.height + 12, story.name, bold=True)
         _tell(picture, story, picture.height + 44)
