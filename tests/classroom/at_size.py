@@ -1,7 +1,7 @@
 """How grading grows: real submissions on real ranks, and a line through what they took.
 
     python -m tests.classroom.at_size 20 60 180
-    python -m tests.classroom.at_size --killed 180
+    python -m tests.classroom.at_size --killed 20 80
 
 All answers differ, so that none is taken for another's. Every number of submissions is graded by a
 process of its own, as `grade` would be; from the last two follows what 500 of 10 exercises take.
@@ -27,6 +27,8 @@ from course_lib.classroom.grading.reports import write_reports
 from course_lib.classroom.release import untouched
 from course_lib.text import table
 from tests.classroom import tiny
+
+_WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 
 
 class Size(NamedTuple):
@@ -65,9 +67,6 @@ def grade_all(folder: Path, done: Connection) -> None:
         raise SystemExit(f"right answers of {', '.join(wrong)} did not pass")
     peaks = [resource.getrusage(who).ru_maxrss / 1024 for who in _WHO]
     done.send((len(taken), *peaks))
-
-
-_WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 
 
 def measured(students: int, killed: bool) -> Size:
