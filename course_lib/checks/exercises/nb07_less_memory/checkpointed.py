@@ -21,6 +21,7 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.text import listed
 
 _WIDTH = 3
+_KEPT = 0.5  # of the elements, by dropout
 
 
 class Watched(nn.Module):
@@ -48,7 +49,7 @@ class Watched(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         h = self.linear(x)
         if self._dropout:
-            mask = (torch.rand(h.shape) < 0.5).to(h) if self._mask is None else self._mask
+            mask = (torch.rand(h.shape) < _KEPT).to(h) if self._mask is None else self._mask
             self.masks.append(mask)
             h = h * mask
         output = torch.tanh(h)
@@ -91,12 +92,21 @@ def _case(
 
     states = [{"weight": draw(_WIDTH, _WIDTH), "bias": draw(_WIDTH)} for _ in range(layers)]
     data = {"states": states, "x": draw(2, _WIDTH), "k": k}
-    data |= {"batch": batch, "dropout": dropout, "seed": rng.getrandbits(31)}
+    data |= {"batch": batch, "dropout": dropout, "seed": _seed(rng, layers)}
     clue = "the last segment may be shorter than k" if layers % k else ""
     label = f"{layers} layers, k = {k}"
     label += ", x needs no gradient" if batch else ""
     label += ", with dropout" if dropout else ""
     return Case(1, label, data, clue)
+
+
+def _seed(rng: random.Random, layers: int) -> int:
+    """One whose masks let something of each row through every layer: else gradients are zero."""
+    while True:
+        generator = torch.Generator().manual_seed(seed := rng.getrandbits(31))
+        masks = torch.stack([torch.rand(2, _WIDTH, generator=generator) for _ in range(layers)])
+        if (masks < _KEPT).any(-1).all():
+            return seed
 
 
 def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
