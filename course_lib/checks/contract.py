@@ -17,8 +17,9 @@ POINT_TO_POINT = frozenset({"send", "recv"})
 
 GENERAL = (
     "Unless an exercise says otherwise, your function leaves its arguments and the global states "
-    "of random generators as they were, can be called again with other sizes, keeps nothing from "
-    "one call to the next, runs no forward pass twice, and sends nothing that its result does not "
+    "of random generators as they were (of a model that it may change, parameters keep their "
+    "places in memory), can be called again with other sizes, keeps nothing from one call to the "
+    "next, runs no forward pass twice, and sends nothing that its result does not "
     "need. Ranks are separate Python processes: hash() of a text, and so the order in which a set "
     "of texts is gone through, differs from one to the next. Where ranks have to agree, go by "
     "neither."

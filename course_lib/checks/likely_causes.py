@@ -27,7 +27,7 @@ def likely_cause(
     if got.is_floating_point() and not got.isfinite().all():
         return _not_finite(got, want)
     if not got.any():
-        return "all zeros: nothing has been written into the result"
+        return "all zeros, as if nothing had been written into the result"
     fitting = [name for name, other in lookalikes.items() if _is(got, other)]
     if fitting:
         return "this is " + ", or ".join(fitting)
@@ -58,7 +58,10 @@ def _not_finite(got: torch.Tensor, want: Reference) -> str:
                 f"values are not finite just where float16, which ends at {most:.0f}, cannot hold "
                 "the ranks' values or their sum: something went through that dtype"
             )
-    return "there are values that are not finite: memory that nothing was written to?"
+    return (
+        "there are values that are not finite: an overflow, a division by 0, or memory that "
+        "nothing was written to?"
+    )
 
 
 def _known(got: torch.Tensor, want: Reference) -> list[str]:

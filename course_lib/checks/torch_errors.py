@@ -79,6 +79,11 @@ _CAUSES = (
         "first the sizes of what comes (those of its output), then the sizes of what goes",
     ),
     (
+        ("Invalid usage of tensors with different dtypes",),
+        "what comes in has another dtype than what goes out: make the tensor for it with "
+        "torch.empty_like(...) or tensor.new_empty(...), which keep the dtype",
+    ),
+    (
         ("does not match world size",),
         "dist.all_to_all takes one tensor for each rank, and here are fewer or more. chunk(n, dim) "
         "makes fewer where that dimension is shorter than n: is it the one that you mean?",

@@ -454,7 +454,7 @@ def descent_that_keeps_more_each_time(model):
     [
         (descent_by_data, "`model.weight` lies in other memory than before the call"),
         (descent_with_another_parameter, "`model.weight` is another tensor than before the call"),
-        (descent_in_eval_mode, "its mode (train or eval)"),
+        (descent_in_eval_mode, "the mode (train or eval) of `model`"),
         (descent_with_a_hook, "1 more hooks than before the call"),
         (descent_that_keeps_more_each_time, "between calls more is kept in memory than is due"),
         (descent_that_keeps_gradients, "between calls more is kept in memory than is due"),

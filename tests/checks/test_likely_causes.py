@@ -28,7 +28,10 @@ def likely(got, want=SUM, rank=0, lookalikes=None) -> str:
     [
         (None, "your function returned nothing: is a `return` missing at the end?"),
         ([1, 2], "this is a list, not a tensor"),
-        (torch.zeros(6, dtype=torch.int64), "all zeros: nothing has been written into the result"),
+        (
+            torch.zeros(6, dtype=torch.int64),
+            "all zeros, as if nothing had been written into the result",
+        ),
         (SUM.value * 3, "exactly 3 times the reference: something is added more than once"),
         (SUM.value * 2, "exactly twice the reference: something is added more than once"),
         (-SUM.value, "the sign is wrong"),

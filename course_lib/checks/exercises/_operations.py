@@ -1,5 +1,6 @@
-"""What an answer computes: its matrix products, and the largest tensor that it makes."""
+"""What an answer computes: its matrix products, the largest tensor it makes, what it keeps."""
 
+import weakref
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ class Operations(TorchDispatchMode):
 
     products: how many there were. largest: the elements of the largest tensor that was made.
     shapes: those of all tensors that were made.
+    arrived: the most bytes, at one time, behind tensors into which messages were received.
     """
 
     def __init__(self) -> None:
@@ -24,6 +26,8 @@ class Operations(TorchDispatchMode):
         self.products = 0
         self.largest = 0
         self.shapes: set[tuple[int, ...]] = set()
+        self.arrived = 0
+        self._received: list[weakref.ref] = []  # to storages
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -32,6 +36,8 @@ class Operations(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: tuple, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
+        if func.name() in _RECEIVES:
+            self._receive(args[0])
         result = func(*args, **(kwargs or {}))
         given = [arg for arg in args if isinstance(arg, torch.Tensor)]
         name = func.name().removeprefix("aten::").partition(".")[0]
@@ -47,7 +53,14 @@ class Operations(TorchDispatchMode):
             self.shapes.add(tuple(result.shape))
         return result
 
+    def _receive(self, tensors: list[torch.Tensor]) -> None:
+        self._received += [weakref.ref(tensor.untyped_storage()) for tensor in tensors]
+        living = {id(storage): storage for each in self._received if (storage := each())}
+        self._received = [weakref.ref(storage) for storage in living.values()]
+        self.arrived = max(self.arrived, sum(s.nbytes() for s in living.values()))
 
+
+_RECEIVES = frozenset({"c10d::recv_", "c10d::recv_any_source_"})
 _MATRIX_PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
 _VECTOR_PRODUCTS = frozenset({"mv", "addmv", "dot", "vdot"})
 

@@ -28,6 +28,19 @@ def tensors(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, t
             yield from tensors(item, f"{name}[{index}]", depth + 1)
 
 
+def modules(value: Any, name: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """A module, what it wraps as DistributedDataParallel does, or those of a list, each with where
+    it lies: "[2]", ".module"."""
+    if isinstance(value, list | tuple):
+        for index, each in enumerate(value):
+            yield from modules(each, f"{name}[{index}]")
+        return
+    wrapped = getattr(value, "module", None)
+    for at, each in ((name, value), (f"{name}.module", wrapped)):
+        if isinstance(each, nn.Module):
+            yield at, each
+
+
 def frozen(value: Any, depth: int = 0) -> Any:
     """A copy that nobody changes; of what is no container and no tensor, the object itself."""
     value = _of_lists(value)

@@ -3,7 +3,8 @@
 Bytes can be counted right and mean nothing, while the data moves by a file or by the group's store.
 So a case is run again and again, and each time something else arrives at one rank than was sent:
 some rank's result must differ from the one without. What was only a maximum, and what the check
-itself sends, is left as it is.
+itself sends, is left as it is. So are whole numbers beside others: they are counts, with which the
+messages that follow would not fit any more, and a rank that fails shows nothing of the others.
 """
 
 import random
@@ -60,8 +61,8 @@ class _OnRank:
             steady = [key for key in first if key in second and same(first[key], second[key])]
             mine = tamper.arrived
             return [
-                Changed(rank, mine[k] if rank == dist.get_rank() else -1, mattered)
-                for rank, k in _chosen(len(mine))
+                Changed(rank, mine[k].n if rank == dist.get_rank() else -1, mattered)
+                for rank, k in _chosen(mine)
                 for mattered in [self._differs(answer, case, tamper, rank, k, first, steady)]
             ]
         finally:
@@ -88,11 +89,19 @@ class _OnRank:
         return any(key not in now or not same(first[key], now[key]) for key in steady)
 
 
+@dataclass(frozen=True)
+class _Arrival:
+    """A message: its number in the record, and whether it carries whole numbers only."""
+
+    n: int
+    whole: bool
+
+
 @dataclass
 class _Tamper:
-    """Looks at what arrives: counts what the answer's own lines asked for, and changes one."""
+    """Looks at what arrives: notes what the answer's own lines asked for, and changes one."""
 
-    arrived: list[int] = field(default_factory=list)
+    arrived: list[_Arrival] = field(default_factory=list)
     change: int | None = None
 
     def __call__(self, event: CommEvent, written: list[torch.Tensor]) -> None:
@@ -102,7 +111,8 @@ class _Tamper:
         if self.change == len(self.arrived):
             for tensor in foreign:
                 _spoil(tensor)
-        self.arrived.append(event.n)
+        whole = not any(tensor.is_floating_point() for tensor in foreign)
+        self.arrived.append(_Arrival(event.n, whole))
 
 
 def _from_others(event: CommEvent, written: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -127,13 +137,22 @@ def _spoil(tensor: torch.Tensor) -> None:
             tensor.mul_(-2).add_(1)
 
 
-def _chosen(mine: int) -> list[tuple[int, int]]:
+def _chosen(mine: list[_Arrival]) -> list[tuple[int, int]]:
     """(rank, number of the arrival) of the messages that are changed, the same on all ranks."""
-    counts = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
-    dist.all_gather(counts, torch.tensor([mine]))
+    counts = _gathered(torch.tensor([len(mine)]))
+    flags = torch.zeros(max(map(int, counts)), dtype=torch.int64)
+    flags[: len(mine)] = torch.tensor([arrival.whole for arrival in mine])
+    whole = _gathered(flags)
     every = [(rank, k) for rank, count in enumerate(counts) for k in range(int(count))]
+    every = [(rank, k) for rank, k in every if not whole[rank][k]] or every
     step = max(1, -(-len(every) // _MOST_RUNS))
     return every[::step]
+
+
+def _gathered(mine: torch.Tensor) -> list[torch.Tensor]:
+    parts = [torch.zeros_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, mine)
+    return parts
 
 
 def judge(case: Case, observation: Observation) -> Finding | None:

@@ -9,13 +9,14 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from ._law import Call, Law, Watch
+from ._snapshot import modules
 
 
 def watch(call: Call) -> Watch:
     assert call.contract.runs is not None, "the law does not apply"
     due = call.contract.runs(call.arguments)
-    modules = {id(m): n for n, value in call.arguments.items() for m in _modules(value)}
-    counts = dict.fromkeys(modules, 0)
+    names = {id(m): n for n, value in call.arguments.items() for _, m in modules(value)}
+    counts = dict.fromkeys(names, 0)
 
     def ran(module: nn.Module, *_: Any) -> None:
         if id(module) in counts:
@@ -27,19 +28,10 @@ def watch(call: Call) -> Watch:
     for module, count in counts.items():
         if count > due:
             return (
-                f"`{modules[module]}` ran forward {count} times where {due} will do, and forward "
+                f"`{names[module]}` ran forward {count} times where {due} will do, and forward "
                 "passes are what takes the time: keep what the first one returned"
             )
     return None
-
-
-def _modules(value: Any) -> list[nn.Module]:
-    """A module, what it wraps as DistributedDataParallel does, or those of a list."""
-    if isinstance(value, list | tuple):
-        return [module for each in value for module in _modules(each)]
-    inner = getattr(value, "module", None)
-    found = [each for each in (value, inner) if isinstance(each, nn.Module)]
-    return found
 
 
 LAW = Law(watch, applies=lambda contract: contract.runs is not None)

@@ -8,19 +8,18 @@ from collections.abc import Collection
 from typing import Any
 
 import torch
-from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.weak import WeakIdRef
 
 from ._law import Call, Law, Watch
-from ._snapshot import tensors
+from ._snapshot import modules, tensors
 
 _ELSEWHERE = "than before the call"
 
 
 def watch(call: Call) -> Watch:
     arguments, moves = dict(call.arguments), call.contract.moves
-    before = {name: _noted(value, name in moves) for name, value in arguments.items()}
+    before = {name: _noted(name, value, name in moves) for name, value in arguments.items()}
     yield
     if found := _moved(before, arguments, moves):
         return found
@@ -28,15 +27,15 @@ def watch(call: Call) -> Watch:
     return _moved(before, arguments, moves)
 
 
-def _noted(value: Any, may_move: bool) -> dict[str, Any]:
+def _noted(argument: str, value: Any, may_move: bool) -> dict[str, Any]:
     noted: dict[str, Any] = {}
     if not may_move:
         noted |= {name: _of(tensor) for name, tensor in tensors(value)}
-    if isinstance(value, nn.Module):
-        learn = [p.requires_grad for p in value.parameters()]
-        noted["the list of those of its parameters that learn"] = learn
-        noted["the list of its state_dict's keys"] = list(value.state_dict())
-        noted["its mode (train or eval)"] = [module.training for module in value.modules()]
+    for at, module in modules(value, argument):
+        learn = [p.requires_grad for p in module.parameters()]
+        noted[f"the list of the parameters of `{at}` that learn"] = learn
+        noted[f"the list of the keys of the state_dict of `{at}`"] = list(module.state_dict())
+        noted[f"the mode (train or eval) of `{at}`"] = [m.training for m in module.modules()]
     return noted
 
 
@@ -52,7 +51,7 @@ def _moved(
 ) -> str | None:
     for argument, value in arguments.items():
         noted = before[argument]
-        now = _noted(value, argument in moves)
+        now = _noted(argument, value, argument in moves)
         for name in {**noted, **now}:
             if noted.get(name) == now.get(name):
                 continue

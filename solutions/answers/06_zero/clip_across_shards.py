@@ -176,3 +176,12 @@ def clip_in_numpy(shards, replicated, max_norm):
         for gradient in (p.grad for p in [*shards, *replicated] if p.grad is not None):
             gradient.mul_(max_norm / float(norm))
     return norm
+
+
+@wrong(says="`shards[0]` is not what it was before the call")
+def parameters_scaled_as_well(shards, replicated, max_norm):
+    norm = clip_across_shards(shards, replicated, max_norm)
+    for p in [*shards, *replicated]:
+        if norm > max_norm:
+            p.data *= max_norm / norm
+    return norm

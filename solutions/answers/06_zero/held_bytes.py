@@ -116,3 +116,10 @@ def held_bytes_by_address(tensors):
             storage = tensor.untyped_storage()
             by_address[storage.data_ptr()] = storage.nbytes()
     return sum(by_address.values())
+
+
+@wrong(says="even one without any element")
+def views_without_elements_left_out(tensors):
+    found = [t for t in tensors if t is not None and t.numel()]
+    storages = [t.untyped_storage() for t in found]
+    return sum({s.data_ptr(): s.nbytes() for s in storages}.values())

@@ -280,3 +280,15 @@ def shard_layer_in_a_dictionary(layer):
 @wrong(says="untyped_storage().resize_(size) takes bytes, not elements")
 def a_size_in_elements(layer):
     return one_layer(layer, size=torch.Tensor.numel)
+
+
+@wrong(says="more is kept in memory than is due")
+def a_copy_for_safety(layer):
+    whole = flatten(list(layer.parameters()), dist.get_world_size()).clone()
+    shard, gather, release = one_layer(layer)
+
+    def released():
+        release()
+        return len(whole)
+
+    return shard, gather, released

@@ -252,3 +252,38 @@ def zero1_by_reduce_and_broadcast(model, make_optimizer):
         written_back(row, own)
 
     return step
+
+
+@wrong(says="cut it out after the ranks were made equal")
+def cut_before_the_broadcast(model, make_optimizer):
+    n, rank, own = dist.get_world_size(), dist.get_rank(), learning(model)
+    shard = nn.Parameter(flatten(own, n).chunk(n)[rank].clone())
+    optimizer = make_optimizer([shard])
+    for p in model.parameters():
+        dist.broadcast(p.data, 0)
+
+    def step():
+        flat = flatten([p.grad for p in own], n)
+        mine = torch.empty_like(shard)
+        dist.reduce_scatter(mine, list(flat.chunk(n)))
+        shard.grad = mine / n
+        optimizer.step()
+        shard.grad = None
+        dist.all_gather(list(flat.chunk(n)), shard.detach())
+        unflatten(flat, own)
+
+    return step
+
+
+@wrong(says="make it once")
+def a_new_optimizer_in_every_step(model, make_optimizer):
+    return stage_1(model, lambda shards: Forgetful(shards, make_optimizer))
+
+
+class Forgetful:
+    def __init__(self, shards, make_optimizer):
+        self.shards, self.make_optimizer = shards, make_optimizer
+
+    def step(self):
+        self.make_optimizer(self.shards).step()
+        self.shards[0].grad = None

@@ -336,3 +336,81 @@ def zero2_that_gathers_all_at_once(model, make_optimizer):
             written_back(part.reshape(-1), [p])
 
     return step
+
+
+@wrong(says="an optimizer stepped inside backward")
+def updated_in_the_hook(model, make_optimizer):
+    n, rank, own = dist.get_world_size(), dist.get_rank(), learning(model)
+    shards = {p: nn.Parameter(flatten([p], n).chunk(n)[rank].clone()) for p in own}
+    optimizers = {p: make_optimizer([shard]) for p, shard in shards.items()}
+
+    def send_and_update(p):
+        flat, p.grad = flatten([p.grad], n), None
+        mine = torch.empty_like(shards[p])
+        dist.reduce_scatter(mine, list(flat.chunk(n)))
+        shards[p].grad = mine / n
+        optimizers[p].step()
+        shards[p].grad = None
+
+    for p in own:
+        p.register_post_accumulate_grad_hook(send_and_update)
+
+    def step():
+        for p, shard in shards.items():
+            flat = flatten([p], n)
+            dist.all_gather(list(flat.chunk(n)), shard.detach())
+            unflatten(flat, [p])
+
+    return step
+
+
+@wrong(says="is wrong")
+def shards_found_by_shape(model, make_optimizer):
+    """Two parameters of the same shape share a shard."""
+    n, rank, own = dist.get_world_size(), dist.get_rank(), learning(model)
+    shards = {p.shape: nn.Parameter(flatten([p], n).chunk(n)[rank].clone()) for p in own}
+    optimizer = make_optimizer(list(shards.values()))
+
+    def send(p):
+        flat, p.grad = flatten([p.grad], n), None
+        mine = torch.empty_like(shards[p.shape])
+        dist.reduce_scatter(mine, list(flat.chunk(n)))
+        shards[p.shape].grad = mine / n
+
+    for p in own:
+        p.register_post_accumulate_grad_hook(send)
+
+    def step():
+        optimizer.step()
+        optimizer.zero_grad()
+        for p in own:
+            flat = flatten([p], n)
+            dist.all_gather(list(flat.chunk(n)), shards[p.shape].detach())
+            unflatten(flat, [p])
+
+    return step
+
+
+@wrong(says="runs before backward writes .grad")
+def hooks_before_the_gradient_is_there(model, make_optimizer):
+    n, rank, own = dist.get_world_size(), dist.get_rank(), learning(model)
+    shards = {p: nn.Parameter(flatten([p], n).chunk(n)[rank].clone()) for p in own}
+    optimizer = make_optimizer(list(shards.values()))
+
+    def send(p, gradient):
+        mine = torch.empty_like(shards[p])
+        dist.reduce_scatter(mine, list(flatten([gradient], n).chunk(n)))
+        shards[p].grad, p.grad = mine / n, None
+
+    for p in own:
+        p.register_hook(functools.partial(send, p))
+
+    def step():
+        optimizer.step()
+        optimizer.zero_grad()
+        for p, shard in shards.items():
+            flat = flatten([p], n)
+            dist.all_gather(list(flat.chunk(n)), shard.detach())
+            unflatten(flat, [p])
+
+    return step

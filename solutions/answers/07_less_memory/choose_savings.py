@@ -213,3 +213,15 @@ def recompute_as_a_bool(job, seconds):
 def a_stage_by_name(job, seconds):
     zero, offload, recompute = choose_savings(job, seconds)
     return f"ZeRO-{zero}", offload, recompute
+
+
+@wrong(says="two layers' gradients are whole")
+def nothing_whole_on_a_single_device(job, seconds):
+    alone = job["devices"] == 1
+    fitting = [
+        (zero, offload, recompute)
+        for zero, offload, recompute in WAYS
+        if states(job, zero, offload, whole=not alone) + activations(job, recompute)
+        <= job["memory"]
+    ]
+    return min(fitting, key=lambda way: seconds(*way))

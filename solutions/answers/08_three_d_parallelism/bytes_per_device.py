@@ -92,7 +92,7 @@ def bytes_per_device_in_a_tensor(parameters, sizes, zero):
     return (nbytes / share).sum() * parameters / (sizes["tensor"] * sizes["pipeline"])
 
 
-@wrong(says="count 2 + 2 + 12")
+@wrong(says="take them by name, not by place")
 def axes_in_the_order_of_the_picture(parameters, sizes, zero):
     pipeline, data, tensor = sizes.values()
     return states(parameters / (pipeline * tensor), data, zero)

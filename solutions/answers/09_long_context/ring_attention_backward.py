@@ -219,3 +219,35 @@ def reduced_everywhere(q, k, v, positions, out, lse, grad_out):
 @wrong(says="3 tensors, (grad_q, grad_k, grad_v) are expected")
 def no_gradient_of_v(q, k, v, positions, out, lse, grad_out):
     return travelling(q, k, v, positions, out, lse, grad_out)[:2]
+
+
+@wrong(says="hide scores with -inf before it, not with 0 after it")
+def hidden_after_the_exp(q, k, v, positions, out, lse, grad_out):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    scale, delta = q.shape[-1] ** -0.5, (grad_out * out).sum(-1, keepdim=True)
+    dq, dk, dv = (torch.zeros_like(each) for each in (q, k, v))
+    for step in range(n):
+        if step:
+            k, v, dk, dv = exchange([k, v, dk, dv])
+        seen = sees(positions, (rank - step) % n)
+        weights = (q @ k.mT * scale - lse[..., None]).exp() * seen
+        ds = weights * (grad_out @ v.mT - delta) * scale
+        dq, dk, dv = dq + ds @ k, dk + ds.mT @ q, dv + weights.mT @ grad_out
+    return dq, *exchange([dk, dv])
+
+
+@right
+def all_four_in_one_message(q, k, v, positions, out, lse, grad_out):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    delta, dq = (grad_out * out).sum(-1), torch.zeros_like(q)
+    four = torch.stack([k, v, torch.zeros_like(k), torch.zeros_like(v)])
+    for step in range(n):
+        if step:
+            (four,) = exchange([four])
+        visible = sees(positions, (rank - step) % n)
+        of_q, of_k, of_v = gradients(q, four[0], four[1], visible, delta, lse, grad_out)
+        dq += of_q
+        four[2] += of_k
+        four[3] += of_v
+    (home,) = exchange([four[2:]])
+    return dq, home[0], home[1]

@@ -109,3 +109,9 @@ def refuses_too_little(length, n, rank):
         raise ValueError(f"{length} tokens over {n} ranks")
     chunks = torch.arange(length).tensor_split(2 * n)
     return torch.cat([chunks[rank], chunks[-1 - rank]])
+
+
+@wrong(says="positions are whole numbers")
+def floats(length, n, rank):
+    found = chunks_of(length, n)
+    return torch.cat([found[rank], found[-1 - rank]]).double()

@@ -70,7 +70,7 @@ def in_one_pass_over_all(dense, experts, replicas):
         p.grad = torch.div(gradient, dist.get_world_size())
 
 
-@wrong(says="exactly 2 times too much: it was divided by its 2 replicas")
+@wrong(says="exactly 2 times too much: divided by 2")
 def by_the_size_of_the_group(dense, experts, replicas):
     begun(experts)
     summed(dense, dist.get_world_size())

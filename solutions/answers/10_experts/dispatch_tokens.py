@@ -260,3 +260,11 @@ def tokens_sent_twice(x, experts, number):
     refuse(number)
     dispatched(x.detach(), experts, number)
     return dispatched(x, experts, number)
+
+
+@wrong(says="a count of 8 bytes for each expert")
+def an_exchange_more(x, experts, number):
+    refuse(number)
+    n = dist.get_world_size()
+    dist.all_to_all_single(torch.empty(n), torch.zeros(n))
+    return dispatched(x, experts, number)

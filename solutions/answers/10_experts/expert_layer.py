@@ -124,3 +124,14 @@ def experts_backwards(x, experts, weights, local):
 @wrong(says="the shape is wrong")
 def not_summed(x, experts, weights, local):
     return made(x, experts, local) * weights[..., None]
+
+
+@wrong(says="an expert ran on rows that are not its own")
+def every_expert_on_all_rows(x, experts, weights, local):
+    rows, counts, back = dispatched(x, experts, len(local) * dist.get_world_size())
+    ends = counts.cumsum(0).tolist()
+    outputs = [
+        expert(rows)[end - count : end]
+        for expert, count, end in zip(local, counts.tolist(), ends, strict=True)
+    ]
+    return (back(torch.cat(outputs)) * weights[..., None]).sum(1)

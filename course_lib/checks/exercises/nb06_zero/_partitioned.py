@@ -96,7 +96,10 @@ def wrong_state(case: Case, observation: Observation) -> Finding | None:
             f"the parameters are right, but this rank holds more than its share of "
             f"{case.data['kind']}'s state"
         )
-        if seen["state"] >= whole:
+        frozen = sum(p.numel() for p in Net(case.data["options"]).parameters()) - sum(sizes)
+        if frozen and seen["state"] == copies * SIZE * -(-(sum(sizes) + frozen) // n):
+            likely += ": the row has the frozen parameters, too, and only what learns needs state"
+        elif seen["state"] >= whole:
             likely += ", all of it: make the optimizer of only this rank's shard"
         else:
             likely += ": an equal share is a cut through the elements, wherever a tensor ends"
@@ -126,6 +129,7 @@ def wrong_traffic(case: Case, observation: Observation) -> Finding | None:
     least = 2 * sum(size - -(-size // n) for size in sizes)
     most = 2 * (n - 1) * sum(-(-size // n) for size in sizes)
     for rank in range(n):
+        reduced = sum(e.nbytes for e in observation.trace.of(rank) if e.op == "all_reduce")
         finding = traffic_limits.sent(
             observation,
             rank,
@@ -134,7 +138,9 @@ def wrong_traffic(case: Case, observation: Observation) -> Finding | None:
             "a reduce-scatter of the gradients and an all-gather of the parameters come to "
             "2(n-1)/n of the model in a step, what an all-reduce moves",
             "An all-reduce brings every rank all gradients, and it needs one part of them: that "
-            "is the third pass which the first ZeRO-1 of DeepSpeed paid",
+            "is the third pass which the first ZeRO-1 of DeepSpeed paid"
+            if reduced >= STEPS * SIZE * sum(sizes)
+            else "",
         )
         if finding:
             return finding

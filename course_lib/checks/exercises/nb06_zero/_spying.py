@@ -26,6 +26,7 @@ from course_lib.checks.exercises._training import (
 from course_lib.checks.marks import BACKWARD
 from course_lib.checks.reference import moved
 from course_lib.observe import Trace
+from course_lib.text import counted
 
 TRAINING = "check: training"  # the span around all steps: what came before is preparation
 
@@ -34,17 +35,21 @@ class Spy:
     """Makes optimizers of one kind, and looks at each when it steps.
 
     squares: for each step, the sum of squares of the gradients that it was taken with.
+    began: the parameters that were handed in, as they were then.
     """
 
     def __init__(self, kind: str):
         self.kind = kind
         self.optimizers: list[torch.optim.Optimizer] = []
+        self.began: list[list[float]] = []
         self.squares: list[float] = []
 
     def __call__(self, parameters: Any) -> torch.optim.Optimizer:
         optimizer = make_optimizer(self.kind, parameters)
         optimizer.register_step_pre_hook(self._look)
         self.optimizers.append(optimizer)
+        # No tensors: what comes to be while the answer runs counts as its own.
+        self.began += [p.detach().reshape(-1).tolist() for p in _parameters([optimizer])]
         return optimizer
 
     def _look(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
@@ -83,19 +88,26 @@ def train_on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     if not callable(step):
         return {"step": plain(step)}
     started = {name: plain(p) for name, p in model.named_parameters()}
-    after, left, parts = [], [], []
+    made = len(spy.optimizers)
+    after, left, parts, early = [], [], [], 0
     with record_function(TRAINING):
         for x, y in zip(data["x"], data["y"], strict=True):
             model.zero_grad()
             loss = nn.functional.mse_loss(model(x[rank]), y[rank])
+            taken = len(spy.squares)
             with record_function(BACKWARD):
                 loss.backward()
+            early += len(spy.squares) - taken
             left.append(held_bytes(p.grad for p in own))
             parts.append(held_bytes(p.grad for p in spy.parameters()))
             step()
             after.append({name: plain(p) for name, p in model.named_parameters()})
     return {
         "started": started,
+        "early": early,
+        "too_early": any(p._backward_hooks for p in own),
+        "began": spy.began,
+        "more": len(spy.optimizers) - made,
         "after": after,
         "peak": max(peaks),
         "left": max(left),
@@ -136,6 +148,15 @@ def wrong_training(case: Case, observation: Observation) -> Finding | None:
                     "every parameter, frozen ones too"
                 )
                 return Finding(likely, rank, expected=finding.expected, got=finding.got)
+    for rank, seen in enumerate(observation.values):
+        if seen["early"]:
+            return Finding(
+                "an optimizer stepped inside backward: update in step(), so that whoever trains "
+                "can still clip the gradients, or leave the step out",
+                rank,
+                expected="no step of an optimizer before step() is called",
+                got=f"{counted(seen['early'], 'step')} of an optimizer inside backward",
+            )
     if finding := _scaled(case, observation, wanted):
         return finding
     for step in range(STEPS):
@@ -145,9 +166,66 @@ def wrong_training(case: Case, observation: Observation) -> Finding | None:
                 looks = {"what it was before this step, so nobody updated it": before[name]}
                 got = seen["after"][step][name]
                 if finding := compare.mismatch(got, reference.computed(want), rank, looks):
-                    title = f"step {step}, {name!r} after it: {finding.likely}"
+                    known = _known_mistake(case, observation, wanted, step)
+                    title = f"step {step}, {name!r} after it: {known or finding.likely}"
                     return Finding(title, rank, expected=finding.expected, got=finding.got)
     return None
+
+
+def _known_mistake(case: Case, observation: Observation, wanted: OneProcess, step: int) -> str:
+    """What was seen beside the values and leads to wrong ones; "" if nothing was."""
+    if step and any(seen["more"] for seen in observation.values):
+        return (
+            "make_optimizer was called again in step(), and a new optimizer knows nothing of the "
+            "steps before: make it once"
+        )
+    if step or case.world_size == 1:
+        return ""
+    began = [seen["began"] for seen in observation.values]
+    return _wrong_shard(case, wanted, began) or _end_left_out(case, observation, wanted)
+
+
+def _wrong_shard(case: Case, wanted: OneProcess, began: list[list[list[float]]]) -> str:
+    """Where each rank's optimizer began with one tensor, a part of the row."""
+    n = case.world_size
+    parts = _row(case, wanted.start, n).chunk(n)
+    for rank, shards in enumerate(began):
+        shard = torch.tensor(shards[0] if len(shards) == 1 else [], dtype=torch.float64)
+        if torch.equal(shard, parts[rank]):
+            continue
+        own = _row(case, case.data["states"][rank], n).chunk(n)
+        if torch.equal(shard, own[rank]):
+            return (
+                f"the shard of rank {rank} is of its own start: cut it out after the ranks were "
+                "made equal"
+            )
+        for other, part in enumerate(parts):
+            if torch.equal(shard, part):
+                return f"the shard of rank {rank} is the part of rank {other}"
+    return ""
+
+
+def _end_left_out(case: Case, observation: Observation, wanted: OneProcess) -> str:
+    """Where n does not divide the row, and what is behind the last equal part stayed."""
+    n, row = case.world_size, _row(case, wanted.after[0], 1)
+    whole = len(row) // n * n
+    got = _row(case, observation.values[0]["after"][0], 1)
+    before = _row(case, wanted.start, 1)
+    if whole == len(row) or not torch.equal(got[whole:], before[whole:]):
+        return ""
+    if compare.mismatch(got[:whole], reference.computed(row[:whole]), 0):
+        return ""
+    return (
+        f"the last of all elements were not updated: {n} ranks do not divide {len(row)}, so fill "
+        "the row up with zeros"
+    )
+
+
+def _row(case: Case, values: dict[str, torch.Tensor], n: int) -> torch.Tensor:
+    """All elements that learn, one after the other, and zeros up to a multiple of n."""
+    learning = [k for k, p in Net(case.data["options"]).named_parameters() if p.requires_grad]
+    row = torch.cat([values[name].reshape(-1) for name in learning])
+    return nn.functional.pad(row, (0, -len(row) % n))
 
 
 def _scaled(case: Case, observation: Observation, wanted: OneProcess) -> Finding | None:

@@ -37,6 +37,8 @@ def _tensors(kind: str, size: int) -> list[torch.Tensor | None]:
         return list(torch.zeros(3 * size).chunk(3))  # elements are not the bytes of a part
     if kind == "shard":
         return [torch.zeros(4 * size).chunk(4)[1]]
+    if kind == "empty":
+        return [torch.zeros(size)[:0], torch.zeros(2)]
     if kind == "data":
         parameter = nn.Parameter(torch.zeros(size))
         return [parameter, parameter.data, parameter.detach().view(1, -1)]
@@ -54,6 +56,7 @@ _KINDS = {
     "tied": "a weight that is listed twice",
     "views": "the three thirds of one tensor",
     "shard": "one quarter of a tensor, a view of it",
+    "empty": "no element of a tensor, a view of it, and a tensor of 2 elements",
     "data": "a parameter, its .data and a view of it",
     "freed": "a tensor whose storage was resized to 0, and one of 3 elements",
 }
@@ -95,6 +98,11 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         likely = (
             "a view keeps all of the tensor that it looks into: as long as one part lives, the "
             "others are not freed. Count storages, t.untyped_storage().nbytes()"
+        )
+    elif kind == "empty" and got == given[1].nbytes:
+        likely = (
+            "a view keeps all of the tensor that it looks into, even one without any element: "
+            "count storages, t.untyped_storage().nbytes()"
         )
     elif kind == "freed" and got == sum(t.nbytes for t in given):
         likely = "this counts elements by the shape; the memory behind them has been given back"

@@ -146,6 +146,12 @@ def _copies(layer: nn.Module) -> dict[str, torch.Tensor]:
     return {name: p.detach().clone() for name, p in layer.named_parameters()}
 
 
+def _held(case: Case, rank: int) -> int:
+    """Bytes that may live after a gather: the shard, and the layer with its padding."""
+    flat = _flat(case)
+    return flat[rank].nbytes + flat.nbytes
+
+
 def _flat(case: Case) -> torch.Tensor:
     """All elements of the layer with padding, (n, elements of a shard)."""
     flat = torch.cat([t.reshape(-1) for t in case.data["state"].values()])
@@ -315,6 +321,8 @@ EXERCISE = Exercise(
     contract=Contract(
         moves=("layer",),
         allowed=frozenset({"all_gather"}),
+        holds="at rest a rank holds its shard, and after a gather the layer besides",
+        held=_held,
         waits=(Waits(op="all_gather", outlasts="gather"),),
     ),
     points=2,

@@ -41,6 +41,12 @@ def _left(case: Case, observation: Observation) -> Finding | None:
                 "the parameters are right, but after backward gradients are still there: "
                 "set .grad to None in the hook, as soon as it is sent"
             )
+            if seen["too_early"]:
+                likely = (
+                    "the parameters are right, but a hook of p.register_hook runs before backward "
+                    "writes .grad, so it cannot free it: p.register_post_accumulate_grad_hook runs "
+                    "after it"
+                )
             return Finding(
                 likely,
                 rank,

@@ -24,6 +24,7 @@ _ASKED = ("devices", "layers", "memory", "parameters", "activations")
 # them, and with a little less, whatever is counted wrongly shows.
 _TIGHT: tuple[tuple[str, Way, float], ...] = (
     ("1.5B, one card", Way(0, False, "full"), 1),
+    ("1.5B, one card", Way(2, True, "selective"), 1),
     ("7B, eight cards, Ethernet", Way(2, True, "full"), 1),
     ("7B, eight cards, Ethernet", Way(2, False, "full"), 10),  # hosts that are so many times slower
     ("13B, eight A100s", Way(3, False, "full"), 1),

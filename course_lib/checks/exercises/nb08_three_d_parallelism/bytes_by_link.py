@@ -19,7 +19,7 @@ def _cases(rng: random.Random) -> list[Case]:
     for rank in range(6):
         neighbours[rank][(rank + 1) % 6] = 100  # a ring over two nodes
     cases = [_case("a ring of 6 ranks on 2 nodes", neighbours, 3)]
-    for ranks, per_node in ((4, 4), (6, 3), (8, 2), (3, 1), (5, 2)):
+    for ranks, per_node in ((4, 4), (6, 3), (8, 2), (3, 1), (5, 3)):
         matrix = [[rng.randrange(1, 10**9) * (s != d) for d in range(ranks)] for s in range(ranks)]
         cases.append(_case(f"{ranks} ranks, {per_node} on a node", matrix, per_node))
     return cases
@@ -77,7 +77,9 @@ def _cause(got: tuple, matrix: list[list[int]], per_node: int, want: tuple[int, 
         return "half of the bytes are missing: matrix[a][b] and matrix[b][a] are different messages"
     if sum(got) == sum(want) * 2:
         return "each entry of the matrix is a message of its own: count it once"
-    return "the two numbers add up to all bytes of the matrix"
+    if sum(got) != sum(want):
+        return "the two numbers should add up to all bytes of the matrix"
+    return "two ranks are on one node if rank // ranks_per_node is the same for both"
 
 
 def _pairs(matrix: list[list[int]]) -> list[tuple[int, int]]:

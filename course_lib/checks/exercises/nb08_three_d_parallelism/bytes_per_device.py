@@ -28,9 +28,9 @@ def _memory(parameters: float, sizes: Sizes, zero: int) -> Case:
     return Case(1, label, {"arguments": (parameters, sizes, zero)})
 
 
-def _states(parameters: float, data: int, zero: int) -> float:
+def _states(parameters: float, data: int, zero: int, optimizer: float = 12) -> float:
     """Bytes, of so many parameters that `data` devices share (ZeRO, SC 2020, section 5)."""
-    weights, gradients, optimizer = 2.0, 2.0, 12.0
+    weights, gradients = 2.0, 2.0
     weights /= data if zero >= 3 else 1
     gradients /= data if zero >= 2 else 1
     optimizer /= data if zero >= 1 else 1
@@ -48,7 +48,22 @@ def _judge_memory(case: Case, observation: Observation) -> Finding | None:
     data, model = sizes["data"], sizes["tensor"] * sizes["pipeline"]
     world = data * model
     want = _states(parameters / model, data, zero)
+    pipeline, by_place, tensor = sizes.values()
+    floors = sum(
+        each // data if zero >= stage else each for each, stage in ((12, 1), (2, 2), (2, 3))
+    )
     lookalikes = {
+        "the axes of `sizes` come in any order: take them by name, not by place": _states(
+            parameters / (pipeline * tensor), by_place, zero
+        ),
+        "// leaves out what does not divide: / is the division that keeps it": (
+            parameters / model * floors
+        ),
+        "Adam's two moments are 8 bytes, and mixed precision keeps an fp32 copy: 4 more": _states(
+            parameters / model, data, zero, optimizer=8
+        ),
+        "this is for all replicas together: one device is expected": want * data,
+        "bytes are expected, not GB": want / 1e9,
         "the tensor and pipeline axes divide the parameters as well": _states(
             parameters, data, zero
         ),

@@ -135,6 +135,10 @@ def _norms(case: Case) -> dict[str, float]:
             "tensor axis of some"
         ): math.sqrt(sizes["data"] * (parted + sizes["tensor"] * copied)),
         "norms do not add up, their squares do": sum(locals_),
+        "norms of stages do not add up, their squares do": sum(
+            math.sqrt(sum(squares(stage, part, True) for part in parts) + squares(stage, 0, False))
+            for stage in stages
+        ),
         "tensors that are not split are left out": math.sqrt(parted),
     }
 

@@ -7,10 +7,12 @@ tokens_to_hide(volume, devices, flops, bandwidth) -> tokens a device has to proc
     for each parameter and token.
 """
 
+import math
 import random
 
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.numbers import number
 
 from ._sizing import compare, on_rank
 
@@ -44,11 +46,16 @@ def _judge_tokens(case: Case, observation: Observation) -> Finding | None:
         "this is upside down: the faster the network, the fewer tokens are needed": (
             bandwidth / flops / volume
         ),
+        "this is upside down, operations for bytes": 1 / want,
+        "`bandwidth` is in bytes per second, not in bits": want * 8,
+        "T is what one device has: it is not divided by the devices": want / n,
         "`volume` is how often the parameters travel in a step: it is left out here": want / volume,
         "`volume` is what is passed: this takes 2 for it, whatever it is": want / volume * 2,
         "this is for all devices together: one device is expected": want * n,
         "this is 1/n of it: every device sends (n-1)/n, not 1/n": want / ring / n,
     }
+    if number(observation.values[0]) == math.ceil(want):
+        return None  # a token is a whole one
     hint = "write down seconds to compute T tokens and seconds to send, and solve for T"
     return compare(case, observation, want, lookalikes, hint, "tokens")
 

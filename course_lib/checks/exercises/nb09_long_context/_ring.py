@@ -25,6 +25,13 @@ from ._attention import (
 )
 
 _LISTED = 8  # tokens: so many positions are named one by one
+_KEPT = 3  # blocks: the one at work, the next, and one that a handle has not let go of yet
+
+NO_LARGE = "no tensor is larger than the scores of one block of queries against one of keys (or"
+NONE_KEPT = (
+    f"{NO_LARGE} than two blocks of keys); at most {_KEPT} of the blocks that have arrived are in "
+    "memory at a time"
+)
 
 Visible = Callable[[int, int], torch.Tensor]
 """Which of rank b's keys the queries of rank a see: visible(a, b)."""
@@ -37,8 +44,8 @@ def cases_of_splits(rng: random.Random) -> list[Case]:
         ("plain split", plain(8, 2)),
         ("plain split", plain(12, 3)),
         ("zigzag split", zigzag(12, 3)),
-        ("striped split", striped(16, 4)),
-        ("any tokens on any rank", shuffled(rng, 4 * rng.randint(4, 6), 4)),
+        ("striped split", striped(20, 5)),
+        ("any tokens on any rank", shuffled(rng, 5 * rng.randint(4, 5), 5)),
         ("all tokens", plain(3, 1)),
     ]
     return [split_case(rng, words, positions) for words, positions in splits]
@@ -110,6 +117,15 @@ def forward_mistakes(case: Case, rank: int, visible: Visible) -> Tensors:
         over(case, rank, owner, visible(rank, (rank + step) % n))
         for step, owner in enumerate(arrived)
     ]
+    masked_by_the_last = [
+        over(case, rank, owner, visible(rank, before))
+        for owner, before in zip(arrived, [rank, *arrived], strict=False)
+    ]
+
+    def without_itself(a: int, b: int) -> torch.Tensor:
+        positions = case.data["positions"]
+        return visible(a, b) & (positions[a][:, None] != positions[b][None, :])
+
     return {
         "attention to only this rank's own keys: nothing of the others has been merged": (
             pairs[rank][0]
@@ -126,6 +142,12 @@ def forward_mistakes(case: Case, rank: int, visible: Visible) -> Tensors:
         "what comes out if the blocks are averaged: merge them by lse": outs.mean(0),
         "the mask of another rank's block: after s steps a rank has the block of rank - s, not "
         "rank + s": merged(masked_by_others)[0],
+        "the mask of the block before: after s steps a rank has the block of rank - s": (
+            merged(masked_by_the_last)[0]
+        ),
+        "what comes out if a token does not see itself: >=, not >": (
+            over_all(case, rank, without_itself)[0]
+        ),
         "without the last block that arrives: n - 1 steps bring n - 1 blocks, and there is one of "
         "your own": merged([pairs[owner] for owner in arrived[:-1]])[0],
         "without this rank's own block": merged([pairs[owner] for owner in arrived[1:]])[0],
@@ -150,12 +172,15 @@ def round_trip(
     return None
 
 
-def too_large(case: Case, observation: Observation) -> Finding | None:
-    """No tensor grows with the number of ranks: at most the scores of a block, or two blocks."""
+def too_large(case: Case, observation: Observation, together: int = 2) -> Finding | None:
+    """No tensor grows with the number of ranks: at most the scores of a block, or some blocks.
+
+    together: how many blocks may be one tensor, as keys and values that are one message.
+    """
     k = case.data["k"]
     batch, heads, _, size = k.shape
     tokens = len(case.data["positions"][0])
-    most = batch * heads * max(tokens * tokens, 2 * tokens * size)
+    most = batch * heads * max(tokens * tokens, together * tokens * size)
     for rank, seen in enumerate(observation.values):
         if seen["largest"] > most:
             return Finding(
@@ -164,5 +189,20 @@ def too_large(case: Case, observation: Observation) -> Finding | None:
                 rank,
                 expected=f"at most {most} elements, the scores of one block against another",
                 got=f"a tensor of {seen['largest']} elements",
+            )
+    return None
+
+
+def kept(case: Case, observation: Observation) -> Finding | None:
+    """Of the blocks that have arrived, only a few are in memory at a time."""
+    block = 2 * case.data["k"].nbytes // case.world_size
+    for rank, seen in enumerate(observation.values):
+        if seen["arrived"] > _KEPT * block:
+            return Finding(
+                "the numbers and the traffic are right, but blocks stay in memory after they were "
+                "used, as many as there are ranks. Merge each when it is there, then let go of it",
+                rank,
+                expected=f"at most {_KEPT} blocks that have arrived, {_KEPT * block} bytes",
+                got=f"{seen['arrived']} bytes",
             )
     return None

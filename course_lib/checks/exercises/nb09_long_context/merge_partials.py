@@ -62,10 +62,30 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     out_a, lse_a, out_b, lse_b = (case.data[name].double() for name in _GIVEN)
     out, lse = merged([(out_a, lse_a), (out_b, lse_b)])
     dtype = case.data["out_a"].dtype
+    one_sided = lse_a.isinf() != lse_b.isinf()
+    if bool(one_sided.any()):
+        for name, each in got.items():
+            if found := _not_finite(name, each, one_sided):
+                return found
     looks = partial(_mistakes, out_a, lse_a, out_b, lse_b)
     lse_looks = partial(_lse_mistakes, lse_a, lse_b)
     return differs("out", got["out"], out, dtype, 0, looks) or differs(
         "lse", got["lse"], lse, dtype, 0, lse_looks
+    )
+
+
+def _not_finite(name: str, got: Any, one_sided: torch.Tensor) -> Finding | None:
+    """nan and inf where one of the two has seen no key."""
+    if not isinstance(got, torch.Tensor) or got.shape[:3] != one_sided.shape:
+        return None
+    bad = got.isnan() | (got == float("inf"))
+    bad = bad if name == "lse" else bad.any(-1)
+    if not bool(bad.any()) or bool((bad & ~one_sided).any()):
+        return None
+    return Finding(
+        f"{name} is not finite just where one of the two saw no key: its lse is -inf, so a "
+        "difference of the two is inf, and inf - inf is nan",
+        0,
     )
 
 
@@ -82,8 +102,13 @@ def _mistakes(
     out_a: torch.Tensor, lse_a: torch.Tensor, out_b: torch.Tensor, lse_b: torch.Tensor
 ) -> Tensors:
     share = torch.sigmoid(lse_a - lse_b).unsqueeze(-1)
+    sums = lse_a.exp() + lse_b.exp()
+    overflows = sums.isinf().all() or (sums == 0).all()
     a, b = lse_a.unsqueeze(-1), lse_b.unsqueeze(-1)
     return {
+        "what is left where both exp(lse) are inf, or 0: subtract the larger lse first": (
+            torch.zeros_like(out_a) if overflows else out_a[:0]
+        ),
         "the mean of the two: the one with more weight in its exponentials counts more": (
             (out_a + out_b) / 2
         ),

@@ -75,8 +75,12 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
 
 def _mistakes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.Tensor) -> Tensors:
     size = q.shape[-1]
-    weights = scores_of(q, k, visible).exp()
+    scores = scores_of(q, k, visible)
+    weights = scores.exp()
+    overflows = weights.isinf().any() or ((weights == 0).all(-1) & visible.any(-1)).any()
     return {
+        "what is left where exp of the scores is inf, or 0 for all keys: subtract the largest "
+        "score first": torch.zeros_like(q @ k.mT @ v) if overflows else v[:0],
         "what comes out without the division of the scores by the root of D": (
             attend(q, k, v, visible, scale=1.0)[0]
         ),

@@ -21,12 +21,14 @@ from course_lib.checks.exercises._operations import Operations
 
 from ._attention import Tensors, differs, striped, tensors
 from ._ring import (
+    NONE_KEPT,
     Visible,
     blind_somewhere,
     cases_of_splits,
     copies,
     forward_mistakes,
     in_order,
+    kept,
     over,
     over_all,
     own,
@@ -49,7 +51,7 @@ def _on_rank(answer: Callable, case: Case) -> Any:
     q, k, v = own(case, dist.get_rank(), "q", "k", "v")
     with Operations() as made:
         returned = answer(q, k, v, copies(case.data["positions"]))
-    return {"returned": plain(returned), "largest": made.largest}
+    return {"returned": plain(returned), "largest": made.largest, "arrived": made.arrived}
 
 
 def _judge(case: Case, observation: Observation) -> Finding | None:
@@ -70,7 +72,11 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     block = 2 * case.data["k"].nbytes // n
     nbytes = (n - 1) * block
     rule = f"a rank hands on n - 1 = {n - 1} blocks of keys and values"
-    return round_trip(case, observation, nbytes, nbytes, rule) or too_large(case, observation)
+    return (
+        round_trip(case, observation, nbytes, nbytes, rule)
+        or too_large(case, observation)
+        or kept(case, observation)
+    )
 
 
 def _lse_mistakes(case: Case, rank: int, visible: Visible) -> Tensors:
@@ -107,8 +113,7 @@ EXERCISE = Exercise(
         "in any split",
         allowed=POINT_TO_POINT,
         sends="each rank sends n - 1 blocks of keys and values, to the next rank",
-        holds="no tensor is larger than the scores of one block of queries against one of keys "
-        "(or than two blocks of keys)",
+        holds=NONE_KEPT,
     ),
     points=3,
 )

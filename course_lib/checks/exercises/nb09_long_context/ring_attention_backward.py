@@ -20,9 +20,21 @@ from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._operations import Operations
 
 from ._attention import Pair, Tensors, attend, causal, differs, part, tensors
-from ._ring import cases_of_splits, copies, own, own_tokens, round_trip, too_large
+from ._attention import plain as plain_split
+from ._ring import (
+    NO_LARGE,
+    cases_of_splits,
+    copies,
+    own,
+    own_tokens,
+    round_trip,
+    split_case,
+    too_large,
+)
 
 _NAMES = ("grad_q", "grad_k", "grad_v")
+_TRAVEL = ("k", "v", "grad_k", "grad_v")
+_LARGE = 40  # times as large, queries and keys: exp of a hidden score is inf
 _OF_A_RANK = ("q", "k", "v", "grad_out", "out", "lse")
 
 
@@ -34,7 +46,9 @@ def _whole(case: Case) -> Pair:
 
 
 def _cases(rng: random.Random) -> list[Case]:
-    return [_with_results(case) for case in cases_of_splits(rng)]
+    large = split_case(rng, "scores in the thousands", plain_split(9, 3))
+    large.data.update({name: large.data[name] * _LARGE for name in ("q", "k")})
+    return [_with_results(case) for case in (*cases_of_splits(rng), large)]
 
 
 def _with_results(case: Case) -> Case:
@@ -61,6 +75,8 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             return got
         for name in _NAMES:
             wanted = part(exact[name], positions[rank])
+            if found := _not_a_number(name, got[name], rank):
+                return found
             looks = partial(_mistakes, case, rank, name, exact)
             if finding := differs(name, got[name], wanted, torch.float64, rank, looks):
                 return finding
@@ -70,16 +86,35 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         "sends its own part round with them"
     )
     least, most = (2 * (n - 1) * block, (2 * n - 1) * block) if n > 1 else (0, 0)
-    return round_trip(case, observation, least, most, rule) or too_large(case, observation)
+    return round_trip(case, observation, least, most, rule) or too_large(
+        case, observation, together=len(_TRAVEL)
+    )
+
+
+def _not_a_number(name: str, got: Any, rank: int) -> Finding | None:
+    if not isinstance(got, torch.Tensor) or not bool(got.isnan().any()):
+        return None
+    return Finding(
+        f"{name} is not a number somewhere: exp of a large score is inf, and inf times 0 is nan. "
+        "Subtract lse before exp, and hide scores with -inf before it, not with 0 after it",
+        rank,
+    )
 
 
 def _by_blocks(
-    case: Case, scale: float | None = None, delta: bool = True, by_block: bool = False
+    case: Case,
+    scale: float | None = None,
+    delta: bool = True,
+    by_block: bool = False,
+    scores_scale: float | None = None,
+    itself: bool = True,
+    turned: bool = False,
 ) -> tuple[dict[tuple[int, int], Tensors], Tensors]:
     """Gradients from each pair (queries of rank a, keys of rank b), and their sums, whole.
 
-    scale, delta and by_block are how people err: scores and their gradients not scaled, without the
-    row sums of grad_out * out, and each block with the softmax over itself alone.
+    The others are how people err: gradients of scores, or scores, not scaled, without the row sums
+    of grad_out * out, each block with the softmax over itself alone, no token seeing itself, and
+    blocks with the masks of the ranks on the other side.
     """
     data, n, positions = case.data, case.world_size, case.data["positions"]
     out, lse = _whole(case)
@@ -92,8 +127,10 @@ def _by_blocks(
         row = (grad_out * out_a).sum(-1, keepdim=True) if delta else 0.0
         for b in range(n):
             k, v = own(case, b, "k", "v")
-            seen = causal(positions[a], positions[b])
-            scores = (q @ k.mT * factor).masked_fill(~seen, float("-inf"))
+            masked_by = (2 * a - b) % n if turned else b
+            seen = causal(positions[a] - int(not itself), positions[masked_by])
+            products = q @ k.mT * (factor if scores_scale is None else scores_scale)
+            scores = products.masked_fill(~seen, float("-inf"))
             own_lse = scores.logsumexp(-1).nan_to_num(neginf=0.0)
             weights = (scores - (own_lse if by_block else lse_a).unsqueeze(-1)).exp()
             grad_scores = weights * (grad_out @ v.mT - row) * (factor if scale is None else scale)
@@ -134,9 +171,17 @@ def _mistakes(
             whole(delta=False)
         ),
     }
+    looks |= {
+        "what comes out without the division of the scores by the root of D": (
+            whole(scores_scale=1.0)
+        ),
+        "what comes out if a token does not see itself: >=, not >": whole(itself=False),
+    }
     if n == 1:
         return looks
     looks |= {
+        "the mask of another rank's block: after s steps a rank has the block of rank - s, not "
+        "rank + s": whole(turned=True),
         "what comes out if each block has a softmax of its own: take lse as given, of all keys": (
             whole(by_block=True)
         ),
@@ -186,8 +231,7 @@ EXERCISE = Exercise(
         allowed=POINT_TO_POINT,
         sends="each rank sends n - 1 blocks of keys and values, and n - 1 or n of their gradients, "
         "to the next rank",
-        holds="no tensor is larger than the scores of one block of queries against one of keys "
-        "(or than two blocks of keys)",
+        holds=f"{NO_LARGE} than four blocks of keys)",
     ),
     points=3,
 )

@@ -81,6 +81,12 @@ def _wrong(got: Any, length: int, n: int, rank: int) -> Finding | None:
         return Finding(
             "the positions are expected, a tensor or a list of whole numbers", got=kind_of(got)
         )
+    if any(isinstance(each, float) for each in value):
+        return Finding(
+            "positions are whole numbers, which something may be indexed with",
+            expected=f"{wanted}",
+            got=f"{list(value)}",
+        )
     if list(value) == wanted:
         return None
     return Finding(

@@ -84,6 +84,9 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 "the average over the replicas of the experts: dense parameters are on all ranks": (
                     torch.stack([parts[r] for r in _replicas(case, rank)]).mean(0)
                 ),
+                "the sum over the replicas of the experts, divided by all ranks: dense parameters "
+                "are on all ranks": torch.stack([parts[r] for r in _replicas(case, rank)]).sum(0)
+                / n,
             }
             if finding := compare.computed(got, total / n, rank, looks):
                 return compare.titled(f"dense parameter {i}", finding)
@@ -134,9 +137,9 @@ def _of_experts(
     total = torch.stack([all_parts[r] for r in replicas]).sum(0)
     everything = torch.stack(all_parts).sum(0)
     return {
-        f"exactly {size} times too much: it was divided by its {len(replicas)} replicas. But it "
-        f"holds what the tokens of {size} ranks made of it, and each rank's loss counts 1/{n}: "
-        f"divide by {n}, as everywhere": total / len(replicas),
+        f"exactly {size} times too much: divided by {len(replicas)}. But it holds what the tokens "
+        f"of {size} ranks made of it, and each rank's loss counts 1/{n}: divide by {n}, as "
+        "everywhere": total / len(replicas),
         "a mixture of different experts: the average goes over the ranks that have the same ones, "
         "the group `replicas`": everything / n,
         "the sum of different experts: these are added up over the group `replicas` only": (

@@ -76,6 +76,13 @@ def _parts(case: Case) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Ten
     return torch.stack(shares).mean(0), shares, [p.softmax(1).mean(0) for p in case.data["logits"]]
 
 
+def _first_choices(case: Case) -> torch.Tensor:
+    """f, of only the first choice of each token."""
+    number = case.data["logits"][0].shape[1]
+    first = torch.cat([_experts(case, rank)[:, 0] for rank in range(case.world_size)])
+    return torch.bincount(first, minlength=number) / len(first)
+
+
 def _judge(case: Case, observation: Observation) -> Finding | None:
     n, number, k = case.world_size, case.data["logits"][0].shape[1], case.data["k"]
     f, shares, means = _parts(case)
@@ -98,6 +105,13 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             "the ranks once too often": want / n,
             "n times too much: shares of all ranks were added up, and their mean is expected": want
             * n,
+            "summed over the tokens: P is the mean over them": (want * len(case.data["logits"][0])),
+            "made of a softmax over the tokens: the router chooses among the experts of a token": (
+                number * (f * case.data["logits"][rank].softmax(0).mean(0)).sum()
+            ),
+            "made of first choices only: f counts all k of them": (
+                number * (_first_choices(case) * p).sum()
+            ),
             "k times too much: each of a token's k choices is 1/k of it": want * k,
             "made of only f: one factor is a share, the other a mean probability": (
                 number * (f * f).sum()

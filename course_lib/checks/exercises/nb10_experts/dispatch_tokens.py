@@ -60,6 +60,14 @@ def _case(rng: random.Random, number: int, experts: list[torch.Tensor]) -> Case:
     label = (
         f"{tokens} tokens, k = {experts[0].shape[1]}, {number} experts over {counted(n, 'rank')}"
     )
+    if number % n:
+        clue = Clue(
+            f"{n} ranks cannot share {number} experts evenly: raise a ValueError with both numbers",
+            "invalid for input of size",
+            "AssertionError",
+            "Split sizes",
+        )
+        return Case(n, label, data, clue)
     clue = Clue(
         "a rank has no token. view(T, k, -1) cannot tell what -1 stands for where there are no "
         "elements: write the size out, or use unflatten(0, (T, k))",
@@ -163,6 +171,12 @@ def _wrong_rows(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
             rows(sorted(arrivals, key=lambda a: a[0]))
         ),
         "this rank's own tokens": data["x"][rank],
+        "rows of other tokens: of experts.flatten(), number i belongs to token i // k": rows(
+            [
+                (r, (token * len(data["experts"][r][0]) + choice) % len(data["x"][r]), choice)
+                for r, token, choice in arrivals
+            ]
+        ),
     }
     if data["number"] > n:
         looks |= {
@@ -210,6 +224,8 @@ def _wrong_way_back(case: Case, seen: dict[str, Any], rank: int) -> Finding | No
     order = experts.flatten().argsort(stable=True)
     sent = outputs.flatten(0, 1)[order].view(outputs.shape)
     looks = {
+        "what comes out if outputs leave sorted by expert once more: the sort of what has arrived "
+        "needs its inverse, too": _sorted_again(case, rank),
         "every output in the order in which the rows were sent: put each one back to its token, "
         "with the inverse permutation": sent,
         "every output sorted once more: the way back needs the inverse of the permutation": (
@@ -231,12 +247,27 @@ def _wrong_way_back(case: Case, seen: dict[str, Any], rank: int) -> Finding | No
     return compare.titled(title, compare.computed(seen["gradient"], gradient, rank))
 
 
+def _sorted_again(case: Case, rank: int) -> torch.Tensor:
+    """What comes home if each rank sorts the outputs as it has sorted the rows."""
+    data = case.data
+    home = torch.zeros(*data["experts"][rank].shape, 2 * _WIDTH, dtype=data["x"][rank].dtype)
+    for r in range(case.world_size):
+        rows = _arrivals(data["experts"], data["number"], r)
+        came = sorted(rows, key=lambda arrival: arrival[0])
+        for i, (source, token, choice) in enumerate(came):
+            if source == rank:
+                j = came.index(rows[i])
+                whose, which, _ = rows[j]
+                home[token, choice] = data["x"][whose][which].repeat(2) * data["factors"][r][j]
+    return home
+
+
 def _bytes(case: Case, observation: Observation) -> Finding | None:
     data, n = case.data, case.world_size
     for rank, experts in enumerate(data["experts"]):
         leaving = rows_to(experts, n, data["number"])
         rows = 8 * _WIDTH * (sum(leaving) - leaving[rank])
-        most = rows + 8 * data["number"]
+        most = rows + 8 * data["number"] * (n - 1) // n
         found = sent_in(observation, rank, _THERE)
         if not rows <= found <= most:
             return Finding(

@@ -25,8 +25,8 @@ def _cases(rng: random.Random) -> list[Case]:
     drawn = [[rng.randint(0, 3) for _ in range(3)] for _ in range(3)]
     drawn[1][2] = 5
     tables = [
-        ([[1, 2], [3, 1]], torch.int64, 1),
-        (drawn, torch.float32, 2),
+        ([[1, 2], [3, 1]], torch.float32, 1),
+        (drawn, torch.int64, 2),
         ([[0, 0, 4], [0, 0, 0], [0, 0, rng.randint(1, 3)]], torch.float64, 3),
         ([[rng.randint(2, 5)]], torch.float32, 2),
     ]

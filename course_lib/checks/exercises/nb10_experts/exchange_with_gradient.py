@@ -53,7 +53,8 @@ def _on_rank(answer: Callable, case: Case) -> dict[str, Any]:
     rows, weights = case.data["rows"][rank].clone().requires_grad_(), case.data["weights"][rank]
     with record_function(FORWARD):
         output = answer(rows, list(sent), list(received))
-    seen: dict[str, Any] = {"output": plain(output), "gradient": None}
+    graph = isinstance(output, torch.Tensor) and output.requires_grad
+    seen: dict[str, Any] = {"output": plain(output), "gradient": None, "graph": graph}
     # As the next layer is called before this one's backward: with other sizes.
     other = torch.cat([part.repeat(2, 1) for part in (rows.detach() / -2).split(sent)])
     seen["another"] = plain(answer(other, [2 * s for s in sent], [2 * r for r in received]))
@@ -85,13 +86,20 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         if finding := compare.computed(seen["output"], torch.cat(parts), rank, looks):
             return finding
     for rank, seen in enumerate(observation.values):
-        if finding := _wrong_gradient(seen["gradient"], [back(rank, s) for s in range(n)], rank):
+        if finding := _wrong_gradient(seen, [back(rank, s) for s in range(n)], rank):
             return finding
     return _bytes(case, observation)
 
 
-def _wrong_gradient(got: Any, parts: list[torch.Tensor], rank: int) -> Finding | None:
-    title = "the rows are right, their gradient is not"
+def _wrong_gradient(seen: dict[str, Any], parts: list[torch.Tensor], rank: int) -> Finding | None:
+    title, got = "the rows are right, their gradient is not", seen["gradient"]
+    if got is None and seen["graph"]:
+        return Finding(
+            f"{title}: there is none, though the result requires grad. Does backward return None "
+            "for rows, or was their graph cut off before, as by detach()?",
+            rank,
+            got="None",
+        )
     if got is None:
         return Finding(
             f"{title}: there is none. A plain dist collective is not part of autograd's graph; a "

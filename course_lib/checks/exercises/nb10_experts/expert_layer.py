@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib.checks import compare
+from course_lib.checks import compare, traffic_limits
 from course_lib.checks.answers import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -22,7 +22,7 @@ from course_lib.checks.inputs import normal
 from course_lib.checks.shares import by_rank, in_turn
 from course_lib.text import counted
 
-from ._choices import choices
+from ._choices import assignments, choices, rows_to
 
 _WIDTH = 2
 Tensors = dict[str, torch.Tensor]
@@ -93,15 +93,48 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             leaf = leaves[name if name in leaves else f"{name} {rank}"]
             if finding := _wrong_gradient(name, leaf, seen["gradients"][name], rank):
                 return finding
-        for expert, calls in enumerate(seen["calls"]):
-            if len(calls) > 1:
-                return Finding(
-                    "the numbers are right, but an expert ran more than once: on all its rows at "
-                    "once it is one large product instead of several small ones",
-                    rank,
-                    expected=f"one call of expert {rank * number // n + expert}",
-                    got=f"calls with {calls} rows",
-                )
+        if finding := _too_much_work(case, seen["calls"], rank):
+            return finding
+    return _bytes(case, observation)
+
+
+def _too_much_work(case: Case, calls: list[list[int]], rank: int) -> Finding | None:
+    """Each expert runs once, on its own rows. calls: of each, with how many rows it was called."""
+    first = rank * len(calls)
+    for expert, rows in enumerate(calls, first):
+        if len(rows) > 1:
+            return Finding(
+                "the numbers are right, but an expert ran more than once: on all its rows at "
+                "once it is one large product instead of several small ones",
+                rank,
+                expected=f"one call of expert {expert}",
+                got=f"calls with {rows} rows",
+            )
+        due = len(assignments(case.data["experts"], expert))
+        if sum(rows) > due:
+            return Finding(
+                "the numbers are right, but an expert ran on rows that are not its own, whose "
+                "outputs nobody needs: give each its part, rows.split(...)",
+                rank,
+                expected=f"expert {expert} runs on its {counted(due, 'row')}",
+                got=f"a call with {counted(sum(rows), 'row')}",
+            )
+    return None
+
+
+def _bytes(case: Case, observation: Observation) -> Finding | None:
+    """Each row there and each output back; backward the gradients of both. A row may have its
+    weight with it."""
+    n, number = case.world_size, case.data["number"]
+    table = [rows_to(experts, n, number) for experts in case.data["experts"]]
+    for rank in range(n):
+        leaving = sum(table[rank]) - table[rank][rank]
+        arriving = sum(row[rank] for row in table) - table[rank][rank]
+        nbytes = 2 * (leaving + arriving) * 8 * _WIDTH
+        rule = "each chosen row goes there and comes back once, and backward the gradients do"
+        most = nbytes + 8 * number + 8 * (leaving + arriving)
+        if finding := traffic_limits.sent(observation, rank, nbytes, most, rule):
+            return finding
     return None
 
 
@@ -184,7 +217,7 @@ EXERCISE = Exercise(
     contract=Contract(
         takes="x (T, C), experts and weights (T, k), a list of m modules; an expert may get no row",
         allowed=frozenset({"all_to_all"}),
-        sends="what dispatch_tokens sends, and nothing else",
+        sends="what dispatch_tokens sends, with its weight beside a row at most",
         holds="each local expert runs at most once",
     ),
 )

@@ -5,6 +5,7 @@ expert_traffic(tokens, hidden, k, n, element_size) -> bytes that each rank sends
     every rank is chosen equally often: an all-to-all there, one back, and the same for gradients.
 """
 
+import math
 import random
 from typing import Any
 
@@ -46,6 +47,12 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         (4 * t * k * h * e, "a share 1/n of the rows is for the rank itself, and not sent"),
         (want * 2, "an all-to-all sends a row once: the factor 2 is an all-reduce's"),
         (want * n, "this is what all ranks send together: this asks for what each one sends"),
+        (
+            4 * (t * k // n) * (n - 1) * h * e,
+            "// leaves out what does not divide: / is the division that keeps it",
+        ),
+        (math.floor(want), "the result is a number with what is behind the point"),
+        (round(want / e) * e, "the result is a number with what is behind the point"),
         (-want, "the sign is wrong: (n-1)/n, not (1-n)/n"),
     ]
     rule = "count the rows that leave a rank, and how often in a step"

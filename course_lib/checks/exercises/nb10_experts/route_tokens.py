@@ -76,6 +76,9 @@ def _weights(logits: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
 
 def _wrong_experts(got: Any, experts: torch.Tensor, logits: torch.Tensor) -> Finding | None:
     looks = {
+        "what a softmax along the tokens (dim 0) prefers: it goes along the experts of a token": (
+            logits.softmax(0).topk(experts.shape[1], 1).indices
+        ),
         "the experts with the smallest logits": (-logits).topk(experts.shape[1], 1).indices,
         "the right experts, from the last to the best": experts.flip(1),
         "the right experts in the order of their numbers, and the best one comes first": (

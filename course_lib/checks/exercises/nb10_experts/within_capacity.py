@@ -87,6 +87,12 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         "served with a capacity that is rounded down, and it is rounded up": _served(
             experts, int(factor * tokens * k / number), by_choice
         ),
+        "served with a capacity that is rounded to the nearest, and it is rounded up": _served(
+            experts, round(factor * tokens * k / number), by_choice
+        ),
+        "served with an even share that is rounded up before it is multiplied": _served(
+            experts, math.ceil(factor * math.ceil(tokens * k / number)), by_choice
+        ),
         "served with places for T tokens, and there are T k choices": _served(
             experts, math.ceil(factor * tokens / number), by_choice
         ),
