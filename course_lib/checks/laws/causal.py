@@ -140,7 +140,7 @@ def _spoil(tensor: torch.Tensor) -> None:
 def _chosen(mine: list[_Arrival]) -> list[tuple[int, int]]:
     """(rank, number of the arrival) of the messages that are changed, the same on all ranks."""
     counts = _gathered(torch.tensor([len(mine)]))
-    flags = torch.zeros(max(map(int, counts)), dtype=torch.int64)
+    flags = torch.zeros(max(1, *map(int, counts)), dtype=torch.int64)
     flags[: len(mine)] = torch.tensor([arrival.whole for arrival in mine])
     whole = _gathered(flags)
     every = [(rank, k) for rank, count in enumerate(counts) for k in range(int(count))]

@@ -364,7 +364,7 @@ def updated_in_the_hook(model, make_optimizer):
     return step
 
 
-@wrong(says="is wrong")
+@wrong(says="'first.bias' after it: the values differ")
 def shards_found_by_shape(model, make_optimizer):
     """Two parameters of the same shape share a shard."""
     n, rank, own = dist.get_world_size(), dist.get_rank(), learning(model)

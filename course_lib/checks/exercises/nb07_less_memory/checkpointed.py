@@ -47,13 +47,14 @@ class Watched(nn.Module):
         self._watch = watch
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self._watch.runs += 1  # checkpoint may end a second run before the layer's last line
         h = self.linear(x)
         if self._dropout:
             mask = (torch.rand(h.shape) < _KEPT).to(h) if self._mask is None else self._mask
             self.masks.append(mask)
             h = h * mask
         output = torch.tanh(h)
-        self._watch.ran(self._number, output)
+        self._watch.made(self._number, output)
         return output
 
 
@@ -64,8 +65,7 @@ class Watch:
         self.runs = self.most = 0
         self._outputs: list[tuple[int, weakref.ref]] = []  # of which layer, and to the storage
 
-    def ran(self, number: int, output: torch.Tensor) -> None:
-        self.runs += 1
+    def made(self, number: int, output: torch.Tensor) -> None:
         self._outputs.append((number, weakref.ref(output.untyped_storage())))
         self.most = max(self.most, len(self.living()))
 

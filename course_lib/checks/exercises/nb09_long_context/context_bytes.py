@@ -91,6 +91,7 @@ def _causes(
         causes += [
             (want / 2, "half of it: keys and values are two tensors"),
             (n * block, "n blocks: the last one that arrives is not handed on, so n - 1"),
+            (want * 2, "twice of it: each block is passed on once, and only an all-reduce has a 2"),
             (block, "one block: every one but your own comes through you, n - 1 in all"),
             (want * heads / kv_heads, "keys and values have kv_heads heads, and not all heads"),
             (block * share, "a block is the tokens of one rank: T/n, and not T/n^2"),

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from course_lib.checks import traffic_limits
 from course_lib.checks.answers import plain
 from course_lib.checks.contract import Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.exercises._operations import Operations, computed_in_vain
 from course_lib.checks.exercises._refusals import heads_refused
 from course_lib.text import counted
@@ -39,7 +39,15 @@ def _case(rng: random.Random, ranks: int, heads: int, tokens: int, batch: int) -
     positions = plain_split(tokens, ranks)
     data = {**sequence(rng, positions, batch, heads), "positions": positions}
     label = f"{counted(heads, 'head')} and {tokens} tokens over {counted(ranks, 'rank')}"
-    return Case(ranks, label, data)
+    if heads % ranks == 0:
+        return Case(ranks, label, data)
+    clue = Clue(
+        f"{ranks} ranks cannot share {heads} heads: raise a ValueError with both numbers",
+        "AssertionError",
+        "invalid tensor size",
+        "does not match world size",
+    )
+    return Case(ranks, label, data, clue)
 
 
 def _on_rank(answer: Callable, case: Case) -> Any:

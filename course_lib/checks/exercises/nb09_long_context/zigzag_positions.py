@@ -12,7 +12,7 @@ import torch
 
 from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.contract import Contract
-from course_lib.checks.exercise import Case, Exercise, Finding, Observation
+from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.exercises._refusals import BOTH_NUMBERS
 from course_lib.text import counted
 
@@ -24,10 +24,17 @@ def _cases(rng: random.Random) -> list[Case]:
     sizes = [(8, 2), (12, 3), (4, 1)]
     n = rng.randint(3, 6)
     sizes += [(2 * n * rng.randint(3, 5), n), (10, 2), (9, 3)]
-    return [
-        Case(1, f"{counted(length, 'token')} over {counted(n, 'rank')}", {"size": (length, n)})
-        for length, n in sizes
-    ]
+    return [_case(*size) for size in sizes]
+
+
+def _case(length: int, n: int) -> Case:
+    label = f"{counted(length, 'token')} over {counted(n, 'rank')}"
+    clue = Clue(
+        f"{2 * n} does not divide {length}: raise a ValueError with both numbers",
+        "AssertionError",
+        "IndexError",
+    )
+    return Case(1, label, {"size": (length, n)}, clue if length % (2 * n) else "")
 
 
 def _on_rank(answer: Any, case: Case) -> Any:
