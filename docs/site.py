@@ -17,7 +17,7 @@ from latex2mathml.converter import convert
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 
-from course_lib.classroom.release import untouched
+from course_lib.classroom.untouched_notebooks import untouched
 from course_lib.simulate import simulate
 from course_lib.techniques.schedules import gpipe, one_f_one_b
 from course_lib.views.mesh_links import chosen_mesh

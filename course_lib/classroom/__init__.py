@@ -3,9 +3,9 @@
 In the order in which to read, each line by itself:
 
     a lesson       lesson, holes, cell_ids; statements for what a check enforces
-    notebooks      notebooks, course; outputs, kernels, leaks, nbval_plugin
+    notebooks      student_notebook, course; outputs, kernels, leaks, nbval_plugin
     learners       status, status_shown, start_page
-    hand out       bundle, release, nbgrader_export
+    hand out       bundle, untouched_notebooks, nbgrader_export
     hand in        grading
     new ones       new_exercise
 

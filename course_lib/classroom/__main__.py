@@ -12,7 +12,7 @@ from pathlib import Path
 
 from course_lib.checks.registry import all_exercises
 
-from .release import course_answers, untouched
+from .untouched_notebooks import course_answers, untouched
 
 ROOT = Path(__file__).resolve().parents[2]
 # What `grade` exits with. 2 is argparse's, for a command that cannot be carried out.

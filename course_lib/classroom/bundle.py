@@ -13,7 +13,7 @@ import nbformat
 
 from .course import Course
 from .leaks import leaks, shown_as_code
-from .release import COPIES, untouched
+from .untouched_notebooks import COPIES, untouched
 
 _HANDOUT = Path(__file__).parent / "handout"
 _FILES = (

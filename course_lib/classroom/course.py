@@ -14,9 +14,9 @@ from nbformat import NotebookNode
 from .kernels import leave_cores, use_ipc
 from .leaks import answer_pieces, leaks
 from .lesson import Lesson, LessonError, read_lesson
-from .notebooks import solution_notebook, student_notebook
 from .outputs import complaints, normalise
 from .statements import with_contracts
+from .student_notebook import solution_notebook, student_notebook
 
 CELL_TIMEOUT = 300  # seconds
 

@@ -119,7 +119,7 @@ def reset(root: Path, exercise: str, notebook: str) -> Path | None:
     """
     import nbformat  # see `_cells`
 
-    from .release import untouched
+    from .untouched_notebooks import untouched
 
     path = root / "notebooks" / f"{notebook}.ipynb"
     fresh = {cell.id: cell for cell in untouched(root)[notebook].cells}

@@ -18,7 +18,7 @@ In the order in which to read, each line by itself:
       other mistakes    argument_checks, gradients; silent_mistakes and event_wording say them
     all ranks           trace; traffic, algorithms, matching, memory, arrivals
       times             timeline, measured_timeline, hidden_communication, timing
-      for Perfetto      chrome
+      for Perfetto      chrome_trace
 """
 
 from .arrivals import arrivals

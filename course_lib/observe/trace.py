@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .chrome import chrome_events
+from .chrome_trace import chrome_events
 from .events import Block, CommEvent, ComputeSpan, Frame, Label, RankWarning
 from .journal import RankJournal
 from .matching import Matching, match
@@ -103,7 +103,7 @@ class Trace:
         return match(self.events)
 
     def to_chrome(self, path: str | os.PathLike) -> None:
-        """Write a file for Perfetto or chrome://tracing (`course_lib.observe.chrome`)."""
+        """Write a file for Perfetto or chrome://tracing (`course_lib.observe.chrome_trace`)."""
         content = {"traceEvents": chrome_events(self), "displayTimeUnit": "ms"}
         Path(path).write_text(json.dumps(content), encoding="utf-8")
 

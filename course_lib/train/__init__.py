@@ -5,6 +5,6 @@
     torchrun --nproc-per-node 8 -m course_lib.train --context 4 --data 2
 
 `options` is what can be asked for, `loop` what every rank does; what survives is in
-`course_lib.techniques.checkpoints.by_step`. `watched_server` trains with a parameter server, for
+`course_lib.techniques.checkpoints.resumable`. `watched_server` trains with a parameter server, for
 lesson 01.
 """

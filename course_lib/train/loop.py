@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from course_lib.models import TinyGPT, batches, solved_share
-from course_lib.techniques.checkpoints import by_step
+from course_lib.techniques.checkpoints import resumable
 from course_lib.techniques.checkpoints.three_d_state import whole_state
 from course_lib.techniques.expert_parallel import max_violation, mixtures_of, total_counts
 from course_lib.techniques.three_d import ThreeD
@@ -50,7 +50,7 @@ def _train(options: Options, device: torch.device) -> float:
     if _may_meet_stale_addresses():
         say("to survive a lost rank, start torchrun with TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1")
     say(f"{dist.get_world_size()} ranks on {device.type}, {mesh}, ZeRO-{options.zero}")
-    done = by_step.resume(training, options.checkpoint) if options.checkpoint else 0
+    done = resumable.resume(training, options.checkpoint) if options.checkpoint else 0
     if done:
         say(f"resumed after step {done}")
 
@@ -61,7 +61,7 @@ def _train(options: Options, device: torch.device) -> float:
         if step % options.log_every == 0 or last:
             say(f"step {step:4}  loss {loss:.4f}{_busiest(training)}")
         if options.checkpoint and (step % options.save_every == 0 or last):
-            by_step.save(training, options.checkpoint, step)
+            resumable.save(training, options.checkpoint, step)
 
     solved = _solved(training, options.model())
     say(f"of 200 new rows of digits, the model sorts {solved:.0%} without a mistake")

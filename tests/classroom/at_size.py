@@ -24,7 +24,7 @@ import nbformat
 from course_lib.checks.sandbox.grading import Grader
 from course_lib.classroom.grading import grade
 from course_lib.classroom.grading.reports import write_reports
-from course_lib.classroom.release import untouched
+from course_lib.classroom.untouched_notebooks import untouched
 from course_lib.text import table
 from tests.classroom import tiny
 

@@ -11,7 +11,7 @@ import pytest
 from course_lib.checks.registry import all_exercises
 from course_lib.classroom import Course
 from course_lib.classroom.bundle import leaks_of, write_bundle
-from course_lib.classroom.release import untouched
+from course_lib.classroom.untouched_notebooks import untouched
 
 ROOT = Path(__file__).resolve().parents[2]
 

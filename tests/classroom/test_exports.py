@@ -14,7 +14,7 @@ from course_lib.classroom.grading.exports import canvas, gradescope, moodle
 from course_lib.classroom.grading.points import FAILED, PASSED, Deadline, Report, Result
 from course_lib.classroom.grading.reports import write_reports
 from course_lib.classroom.grading.settings import Settings
-from course_lib.classroom.release import untouched
+from course_lib.classroom.untouched_notebooks import untouched
 from tests.classroom import tiny
 
 

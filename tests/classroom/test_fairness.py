@@ -17,7 +17,7 @@ import pytest
 from course_lib.classroom.grading.batch import grade
 from course_lib.classroom.grading.points import Report
 from course_lib.classroom.grading.settings import Settings
-from course_lib.classroom.release import untouched
+from course_lib.classroom.untouched_notebooks import untouched
 from tests.classroom import tiny
 
 ALL = 7

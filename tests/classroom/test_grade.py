@@ -23,7 +23,7 @@ from course_lib.classroom.__main__ import main
 from course_lib.classroom.grading import batch, grade
 from course_lib.classroom.grading.points import FAILED, MISSING, PASSED, UNTOUCHED
 from course_lib.classroom.grading.settings import Settings
-from course_lib.classroom.release import untouched
+from course_lib.classroom.untouched_notebooks import untouched
 from tests.classroom import tiny
 
 
@@ -127,7 +127,7 @@ GRADE = """\
 import sys
 from pathlib import Path
 from course_lib.classroom.grading import grade
-from course_lib.classroom.release import untouched
+from course_lib.classroom.untouched_notebooks import untouched
 from tests.classroom import tiny
 course, submissions, out = map(Path, sys.argv[1:])
 grade(submissions, out, untouched(course), tiny.EXERCISES)

@@ -10,7 +10,7 @@ from course_lib.classroom.grading import grade
 from course_lib.classroom.grading.assignment import assemble, read_assignment
 from course_lib.classroom.grading.points import PASSED, UNTOUCHED
 from course_lib.classroom.grading.settings import Settings
-from course_lib.classroom.release import untouched
+from course_lib.classroom.untouched_notebooks import untouched
 from tests.sampling import EVERY
 
 ROOT = Path(__file__).resolve().parents[2]

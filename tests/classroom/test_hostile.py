@@ -22,7 +22,7 @@ from course_lib.classroom.grading.batch import Graded, grade
 from course_lib.classroom.grading.points import FAILED
 from course_lib.classroom.grading.reports import write_reports
 from course_lib.classroom.grading.settings import Settings
-from course_lib.classroom.release import untouched
+from course_lib.classroom.untouched_notebooks import untouched
 from tests.classroom import tiny
 from tests.classroom.readable_python import with_readable_python
 

@@ -15,7 +15,7 @@ from course_lib.classroom.grading.batch import grade
 from course_lib.classroom.grading.reports import write_reports
 from course_lib.classroom.grading.settings import Settings
 from course_lib.classroom.grading.submissions import LARGEST
-from course_lib.classroom.release import untouched
+from course_lib.classroom.untouched_notebooks import untouched
 from tests.classroom import tiny
 
 STUB = 'def double(x):\n    """Twice `x`."""\n    raise NotImplementedError("not attempted yet")'

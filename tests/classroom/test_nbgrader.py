@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from course_lib.classroom.nbgrader_export import export
-from course_lib.classroom.notebooks import solution_notebook
+from course_lib.classroom.student_notebook import solution_notebook
 
 ROUND = """\
 import json, shutil, sys

@@ -14,7 +14,7 @@ from course_lib.classroom.grading.exports import feedback, gradescope
 from course_lib.classroom.grading.points import FAILED, PARTLY, PASSED
 from course_lib.classroom.grading.reports import write_reports
 from course_lib.classroom.grading.settings import Settings
-from course_lib.classroom.release import untouched
+from course_lib.classroom.untouched_notebooks import untouched
 from tests.classroom import tiny
 
 HONEST = tiny.ANSWERS["exchange"]

@@ -10,7 +10,7 @@ from course_lib.classroom.grading import grade
 from course_lib.classroom.grading.history import Earlier, History, digest
 from course_lib.classroom.grading.reports import write_reports
 from course_lib.classroom.grading.similar import Similar, shape, similar_answers
-from course_lib.classroom.release import course_answers, untouched
+from course_lib.classroom.untouched_notebooks import course_answers, untouched
 from tests.classroom import tiny
 
 ANSWER = tiny.ANSWERS["exchange"]

@@ -9,8 +9,8 @@ import nbformat
 import pytest
 
 from course_lib.checks import progress
-from course_lib.classroom.release import untouched
 from course_lib.classroom.status import BEGUN, CHANGED, OPEN, PASSED, reset, seen_from, status
+from course_lib.classroom.untouched_notebooks import untouched
 from tests.classroom import tiny
 
 

@@ -17,7 +17,7 @@ from course_lib.checks.exercise import Observation
 from course_lib.classroom.__main__ import main
 from course_lib.classroom.lesson import read_lesson
 from course_lib.classroom.new_exercise import write_stubs
-from course_lib.classroom.release import untouched
+from course_lib.classroom.untouched_notebooks import untouched
 from course_lib.observe import Trace
 
 

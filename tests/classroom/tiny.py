@@ -14,7 +14,7 @@ from course_lib.checks.answers import plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.shares import by_rank
 from course_lib.classroom import Course, read_lesson
-from course_lib.classroom.notebooks import solution_notebook, student_notebook
+from course_lib.classroom.student_notebook import solution_notebook, student_notebook
 
 LESSON = '''\
 # %% [markdown]

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from course_lib.models import batches
 from course_lib.ranks import RankError, collect
 from course_lib.ranks.run_ranks import import_ahead
-from course_lib.techniques.checkpoints import by_step, consolidated, sharded
+from course_lib.techniques.checkpoints import consolidated, resumable, sharded
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.schedules import one_f_one_b
 from course_lib.techniques.three_d import ThreeD
@@ -33,11 +33,11 @@ def save_sharded(folder: Path, step: int) -> None:
     sharded.save(Zero3(model, adamw), folder)
 
 
-def save_by_step(folder: Path, step: int) -> None:
+def save_resumable(folder: Path, step: int) -> None:
     mesh = Mesh(pipeline=RANKS)
     training = ThreeD(gpt(), mesh, one_f_one_b(RANKS, 2), adamw)
     training.train_step(*next(iter(batches(1, 4))))
-    by_step.save(training, folder, step)
+    resumable.save(training, folder, step)
 
 
 def saved_sharded(folder: Path) -> int:
@@ -47,7 +47,7 @@ def saved_sharded(folder: Path) -> int:
 
 SAVES: dict[str, tuple[Save, Callable[[Path], int]]] = {
     "sharded": (save_sharded, saved_sharded),
-    "by_step": (save_by_step, by_step.newest),
+    "resumable": (save_resumable, resumable.newest),
 }
 
 
@@ -87,7 +87,7 @@ def save_twice(save: Save, folder: Path, victim: int, at: int) -> list[str]:
 
 @pytest.mark.parametrize("kind", SAVES)
 def test_a_full_disk_is_named_by_the_rank_that_has_it(tmp_path, kind) -> None:
-    import_ahead(sharded.__name__, by_step.__name__, adamw.__module__)
+    import_ahead(sharded.__name__, resumable.__name__, adamw.__module__)
     save, saved = SAVES[kind]
     writes = list(collect(save_twice, RANKS, (save, tmp_path / "whole", 0, -1), timeout=60))
     assert saved(tmp_path / "whole") == 2

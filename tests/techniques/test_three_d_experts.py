@@ -6,7 +6,7 @@ from torch import nn
 
 from course_lib.models import batches, tiny_gpt, tiny_mixture_gpt, train
 from course_lib.ranks import collect
-from course_lib.techniques.checkpoints import by_step
+from course_lib.techniques.checkpoints import resumable
 from course_lib.techniques.checkpoints.three_d_state import whole_state
 from course_lib.techniques.expert_parallel import mixtures_of
 from course_lib.techniques.expert_parallel.gpt import active_part
@@ -132,10 +132,10 @@ def test_a_checkpoint_is_resumed_on_any_other_mesh(tmp_path):
 
     def saved(mesh, options, some, step):
         training = ThreeD(model_of(), mesh, one_f_one_b(1, 1), adam, **options)
-        done = by_step.resume(training, tmp_path)
+        done = resumable.resume(training, tmp_path)
         for batch in some:
             training.train_step(*batch)
-        by_step.save(training, tmp_path, step)
+        resumable.save(training, tmp_path, step)
         return done, whole_state(training)
 
     given = list(batches(6, BATCH))

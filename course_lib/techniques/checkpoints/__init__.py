@@ -4,7 +4,7 @@
     ZeRO             sharded.save                 sharded.load         pieces, by any N ranks
     ZeRO             sharded.save                 consolidate          state dicts of one process
     one process      torch.save                   load_whole           pieces of this rank
-    a mesh           by_step.save                 by_step.resume       whole tensors, by any mesh
+    a mesh           resumable.save               resumable.resume     whole tensors, by any mesh
     tensor_parallel  sharded_state                load_sharded, merge  parts, in that package
 
 To read in this order:
@@ -14,7 +14,7 @@ To read in this order:
     sharded           a checkpoint that each rank writes its part of
     consolidated      from there to one process, and back
     three_d_state     the state of a mesh, in the names and shapes of one process
-    by_step           checkpoints of that, which a run resumes from
+    resumable         checkpoints of that, which a run resumes from
 
 Needs of its neighbours: zero and three_d, with what these need (collectives, make_optimizer, mesh,
 schedules, tensor_parallel, context_parallel, pipeline, expert_parallel).

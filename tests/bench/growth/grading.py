@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 
 from course_lib.classroom.grading import grade
-from course_lib.classroom.release import untouched
+from course_lib.classroom.untouched_notebooks import untouched
 from tests.bench._growth import growing, why
 from tests.bench.row import Measurement, Row, seconds_of
 from tests.classroom import tiny
