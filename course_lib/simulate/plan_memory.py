@@ -5,6 +5,7 @@ Model states by Rajbhandari et al., "ZeRO", SC 2020; activations by Korthikanti 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from course_lib.techniques.mesh import Mesh
 
@@ -93,18 +94,23 @@ def footprint(held: Held, mesh: Mesh, zero: int, states: StateBytes, gathered: f
     stage 3 they themselves, exist whole while they are at work, and as many more so that
     communication can overlap.
     """
-    sizes = (
-        StateBytes(states.parameter, 0, 0),
-        StateBytes(0, states.gradient, 0),
-        StateBytes(0, 0, states.optimizer),
-    )
     parameters, gradients, optimizer = (
         model_state_bytes(held.dense, replicas(mesh), zero, part)
         + model_state_bytes(held.experts, expert_replicas(mesh), zero, part)
-        for part in sizes
+        for part in _kinds(states)
     )
     if replicas(mesh) > 1 and zero == 3:
         parameters += 2 * states.parameter * gathered
     if replicas(mesh) > 1 and zero >= 2:
         gradients += 2 * states.gradient * gathered
     return Footprint(parameters, gradients, optimizer, activations=0.0)
+
+
+@cache
+def _kinds(states: StateBytes) -> tuple[StateBytes, StateBytes, StateBytes]:
+    """Parameters, gradients and the optimizer's states, each by itself."""
+    return (
+        StateBytes(states.parameter, 0, 0),
+        StateBytes(0, states.gradient, 0),
+        StateBytes(0, 0, states.optimizer),
+    )

@@ -5,8 +5,10 @@ kind differ in size and number of chunks only, and the fastest that fits stands 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+from typing import NamedTuple
 
 from course_lib.techniques.mesh import Mesh
 
@@ -15,7 +17,7 @@ from .memory import Recompute, StateBytes
 from .mixture import Mixture
 from .plan_memory import Footprint, footprint, saved_by_stage
 from .plan_stages import Held, stage_layers, stage_parameters
-from .plan_time import StageTimes
+from .plan_time import StageTimes, device_seconds
 from .plans import GB, Plan, Refused
 from .software import Software
 from .transformer import Transformer
@@ -40,8 +42,28 @@ class _States:
 
     def largest(self, zero: int, saved: Mapping[int, float]) -> tuple[float, int]:
         """(bytes, stage) of the one that holds most, each with so many bytes of activations."""
-        stage = max(saved, key=lambda s: self.states[s, zero] + saved[s])
-        return self.states[stage, zero] + saved[stage], stage
+        totals = {stage: self.states[stage, zero] + nbytes for stage, nbytes in saved.items()}
+        stage = max(totals, key=totals.__getitem__)
+        return totals[stage], stage
+
+
+class _Way(NamedTuple):
+    """A way to train on a mesh, as numbers only: few of those that are tried become plans.
+
+    total is what the stage that holds most has in bytes, `saved` of them activations; seconds are
+    those of a step.
+    """
+
+    times: StageTimes
+    size: int
+    microbatches: int
+    chunks: int
+    zero: int
+    recompute: Recompute
+    stage: int
+    saved: float
+    total: float
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -96,26 +118,26 @@ class Search:
         if uneven:
             return Refused(mesh, uneven)
         share = self.batch // mesh.data
-        best: dict[tuple[bool, int, Recompute], Plan] = {}
-        least: Plan | None = None
+        best: dict[tuple[bool, int, Recompute], _Way] = {}
+        least: _Way | None = None
         states = self._states(mesh, layers)
         for size in [self.micro_batch] if self.micro_batch else divisors(share):
             fits = False
             for way in self._ways(mesh, layers, states, size, share // size):
                 kind = way.chunks > 1, way.zero, way.recompute
-                if way.memory.total <= self.cluster.device.memory:
+                if way.total <= self.cluster.device.memory:
                     fits = True
-                    if kind not in best or way.step.total < best[kind].step.total:
+                    if kind not in best or way.seconds < best[kind].seconds:
                         best[kind] = way
-                elif least is None or way.memory.total < least.memory.total:
+                elif least is None or way.total < least.total:
                     least = way
             if not fits:
                 break  # a larger microbatch holds no less
         if best:
-            return list(best.values())
+            return [self._plan(mesh, states, way) for way in best.values()]
         if least is None:
             return Refused(mesh, f"no schedule with {self.chunks} chunks a rank")
-        return self._too_much(least)
+        return self._too_much(self._plan(mesh, states, least))
 
     def _experts(self, data: int) -> list[int]:
         """Over how many ranks of the data axis a set of experts can be spread."""
@@ -152,11 +174,13 @@ class Search:
 
     def _ways(
         self, mesh: Mesh, layers: Sequence[int], states: "_States", size: int, count: int
-    ) -> Iterator[Plan]:
+    ) -> Iterator[_Way]:
         """What is worth a look on a mesh with microbatches of `size` sequences."""
-        model = self.model
+        model, memory = self.model, self.cluster.device.memory
+        # Interleaving goes round in groups of p microbatches.
+        cuts = [v for v in self._cuts(mesh, max(layers)) if v == 1 or not count % mesh.pipeline]
         for recompute in self.recompute:
-            stages = StageTimes(
+            times = StageTimes(
                 model,
                 self.cluster,
                 self.software,
@@ -166,33 +190,37 @@ class Search:
                 size,
                 recompute,
                 states.rings,
+                self._device_seconds(size, mesh.tensor, recompute),
             )
-            # Interleaving goes round in groups of p microbatches.
-            cuts = [v for v in self._cuts(mesh, max(layers)) if v == 1 or not count % mesh.pipeline]
             saved = {
                 v: saved_by_stage(model, self.software, mesh, layers, size, count, v, recompute)
                 for v in cuts
             }
+            seconds = {v: times.stages_seconds(count, v) for v in cuts}
             for zero in self.zero:
                 most = {v: states.largest(zero, each) for v, each in saved.items()}
-                for v in self._worth_a_look(
-                    stages, count, {v: held[0] for v, held in most.items()}
-                ):
-                    stage = most[v][1]
-                    memory = states.empty[stage, zero].with_activations(saved[v][stage])
-                    step = stages.step(count, v, zero, self.states)
-                    yield Plan(model, mesh, v, size, count, zero, recompute, memory, step)
+                fits = [v for v, (total, _) in most.items() if total <= memory]
+                rest = times.zero_seconds(count, zero, self.states) if fits else math.inf
+                for v in _worth_a_look(fits, seconds) or _least(most):
+                    total, stage = most[v]
+                    yield _Way(
+                        *(times, size, count, v, zero, recompute),
+                        *(stage, saved[v][stage], total, seconds[v] + rest),
+                    )
 
-    def _worth_a_look(
-        self, stages: StageTimes, count: int, needed: Mapping[int, float]
-    ) -> list[int]:
-        """Of numbers of chunks: 1 and the fastest of the others that fit, or what takes least."""
-        fits = [v for v, nbytes in needed.items() if nbytes <= self.cluster.device.memory]
-        if not fits:
-            return [min(needed, key=needed.__getitem__)] if needed else []
-        more = [v for v in fits if v > 1]
-        fastest = min(more, key=lambda v: stages.waiting(count, v), default=1)
-        return [v for v in fits if v in (1, fastest)]
+    @cached_property
+    def _device_seconds(self) -> Callable[[int, int, Recompute], tuple[float, float]]:
+        """`device_seconds` of size, tensor ranks and recomputation: the same on many meshes."""
+        return cache(partial(device_seconds, self.model, self.cluster.device, self.software))
+
+    def _plan(self, mesh: Mesh, states: "_States", way: _Way) -> Plan:
+        """What a way stands for, with all parts of its memory and its time."""
+        memory = states.empty[way.stage, way.zero].with_activations(way.saved)
+        step = way.times.step(way.microbatches, way.chunks, way.zero, self.states)
+        return Plan(
+            *(self.model, mesh, way.chunks, way.size, way.microbatches),
+            *(way.zero, way.recompute, memory, step),
+        )
 
     def _cuts(self, mesh: Mesh, layers: int) -> list[int]:
         """Numbers of chunks to try for a stage of so many layers."""
@@ -211,6 +239,19 @@ class Search:
             f" with ZeRO {plan.zero}, recompute {plan.recompute}, microbatch {plan.micro_batch}",
             memory.total,
         )
+
+
+def _worth_a_look(fits: Sequence[int], seconds: Mapping[int, float]) -> list[int]:
+    """Of numbers of chunks that fit: 1, and the fastest of the others."""
+    if len(fits) <= 1:
+        return list(fits)
+    fastest = min((v for v in fits if v > 1), key=seconds.__getitem__)
+    return [v for v in fits if v in (1, fastest)]
+
+
+def _least(needed: Mapping[int, tuple[float, int]]) -> list[int]:
+    """The number of chunks that needs the least memory, if there are any."""
+    return [min(needed, key=needed.__getitem__)] if needed else []
 
 
 def splits(number: int, parts: int) -> Iterator[tuple[int, ...]]:

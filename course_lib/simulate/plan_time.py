@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
+from .hardware import Device
 from .layer_traffic import LayerTraffic
 from .memory import Recompute, StateBytes
 from .plan_stages import Held
@@ -55,22 +56,27 @@ class StageTimes:
         micro_batch: int,
         recompute: Recompute,
         rings: dict[float, float] | None = None,
+        alone: tuple[float, float] | None = None,
     ) -> None:
         """layers: of each stage. held: by the device that holds most. micro_batch: sequences.
 
         rings: what is `known` to the `Replicas` of the same mesh.
+        alone: `device_seconds`, if they are known from another mesh.
         """
-        self.cluster, self.mesh, self.software, self.held = cluster, mesh, software, held
+        self.cluster, self.mesh, self.software = cluster, mesh, software
+        self.whole, self.shard = held.total, held.shard(mesh)  # parameters
         device, c = cluster.device, mesh.context
         self.message = 2 * micro_batch * model.seq * model.hidden / c  # activations, 16 bits
-        layer = software.layer_seconds(model, device, micro_batch, mesh.tensor, recompute) / c
-        logits = software.logits_seconds(model, device, micro_batch, mesh.tensor) / c
+        if alone is None:
+            alone = device_seconds(model, device, software, micro_batch, mesh.tensor, recompute)
+        layer, logits = (seconds / c for seconds in alone)
         traffic = LayerTraffic(model, cluster, software, mesh, micro_batch, recompute)
-        self.tensor = model.layers * traffic.tensor()  # of all stages together, as those below
-        self.context = model.layers * traffic.context()
-        self.expert = model.layers * traffic.expert()
+        tensor, context, expert = traffic.tensor(), traffic.context(), traffic.expert()
+        self.tensor = model.layers * tensor  # of all stages together, as those below
+        self.context = model.layers * context
+        self.expert = model.layers * expert
         self.compute = model.layers * layer + logits
-        talk = traffic.tensor() + traffic.context() + traffic.expert()
+        talk = tensor + context + expert
         self.slowest = max(max(layers) * (layer + talk), layers[-1] * (layer + talk) + logits)
         forward = 1 / 4 if recompute == "full" else 1 / 3
         gradients = self.slowest if software.hides_gradients(mesh.pipeline) else 0.0
@@ -87,7 +93,6 @@ class StageTimes:
             {} if rings is None else rings,
         )
         self.send = send_seconds(cluster, mesh, self.message, software.sends)
-        self._known: dict[tuple[int, int, StateBytes], float] = {}
 
     def step(self, microbatches: int, chunks: int, zero: int, states: StateBytes) -> StepTime:
         """A step of 1F1B, interleaved with `chunks` a rank.
@@ -103,25 +108,26 @@ class StageTimes:
             context=m * self.context / p,
             expert=m * self.expert / p,
             pipeline=self._sends(m, chunks) if p > 1 else 0.0,
-            data=self._data(m, zero, states),
+            data=self.replicas.seconds(zero, states, m),
             update=self._update(m, zero, states),
         )
 
-    def waiting(self, microbatches: int, chunks: int) -> float:
-        """All that the number of chunks changes: the bubble, and sends on a pipeline."""
-        return self._bubble(microbatches, chunks) + self._sends(microbatches, chunks)
+    def stages_seconds(self, microbatches: int, chunks: int) -> float:
+        """The part of a step that all stages of ZeRO have in common."""
+        p, m = self.mesh.pipeline, microbatches
+        work = m * (self.compute + self.tensor + self.context + self.expert) / p
+        return work + self._bubble(m, chunks) + (self._sends(m, chunks) if p > 1 else 0.0)
+
+    def zero_seconds(self, microbatches: int, zero: int, states: StateBytes) -> float:
+        """The other part, which any number of chunks has in common."""
+        return self.replicas.seconds(zero, states, microbatches) + self._update(
+            microbatches, zero, states
+        )
 
     def _bubble(self, m: int, chunks: int) -> float:
         through = self.compute + self.tensor + self.context + self.expert
         idle = m * (self.slowest - through / self.mesh.pipeline)
         return idle + (through - self.slowest) / chunks
-
-    def _data(self, m: int, zero: int, states: StateBytes) -> float:
-        """The same for any number of chunks, of which a search tries many."""
-        key = m, zero, states
-        if key not in self._known:
-            self._known[key] = self.replicas.seconds(zero, states, m)
-        return self._known[key]
 
     def _sends(self, m: int, chunks: int) -> float:
         """Each microbatch, chunk and direction is a send; only filling the pipeline cannot hide."""
@@ -131,7 +137,22 @@ class StageTimes:
 
     def _update(self, m: int, zero: int, states: StateBytes) -> float:
         """Moves bytes only: gradients of m microbatches are summed, then all states rewritten."""
-        whole, shard = self.held.total, self.held.shard(self.mesh)
-        added = (m - 1) * self.software.added_bytes(states) * (shard if zero >= 2 else whole)
-        rewritten = 2 * states.total * (shard if zero else whole)
+        added = (m - 1) * self.software.added_bytes(states)
+        added *= self.shard if zero >= 2 else self.whole
+        rewritten = 2 * states.total * (self.shard if zero else self.whole)
         return (added + rewritten) / self.cluster.device.memory_bandwidth
+
+
+def device_seconds(
+    model: Transformer,
+    device: Device,
+    software: Software,
+    micro_batch: int,
+    tensor: int,
+    recompute: Recompute,
+) -> tuple[float, float]:
+    """(a layer, the output layer): forward and backward of one microbatch on a device."""
+    return (
+        software.layer_seconds(model, device, micro_batch, tensor, recompute),
+        software.logits_seconds(model, device, micro_batch, tensor),
+    )

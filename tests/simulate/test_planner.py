@@ -1,5 +1,6 @@
 """The planner finds what was published to work, says why the rest does not, and adds up."""
 
+import itertools
 import re
 import time
 from dataclasses import fields, replace
@@ -163,6 +164,16 @@ def test_the_bubble_is_that_of_the_simulated_schedule():
         assert step.bubble / (step.compute + step.bubble) == pytest.approx(
             played.bubble_fraction, rel=1e-3
         )
+
+
+def test_the_search_adds_up_what_a_step_has():
+    cluster = dgx_a100.with_nodes(16)
+    mesh = Mesh(tensor=2, pipeline=4, data=16)
+    times = StageTimes(SMALL, cluster, MODERN, mesh, [6] * 4, Held(1e9), 2, "selective")
+    for chunks, zero in itertools.product((1, 3), (0, 1, 2, 3)):
+        parts = times.stages_seconds(8, chunks), times.zero_seconds(8, zero, MEGATRON_BF16)
+        step = times.step(8, chunks, zero, MEGATRON_BF16)
+        assert sum(parts) == pytest.approx(step.total, rel=1e-12)
 
 
 def test_saved_activations_are_korthikantis():
