@@ -93,9 +93,8 @@ print("your guess:", guessed(guess_scores_gb))
 # The other lines stay, and they grow with the length itself. A layer keeps 34 bytes per token and
 # unit of width for its backward (counted for a GPT in 16 bits, without scores). With [activation
 # checkpointing](07_less_memory.ipynb) only the inputs of the layers remain, 34 GB. But the layer
-# being recomputed needs its 18 GB, and the logits 67 GB. One GPU with 80 GB cannot hold that, and a
-# sequence of a million tokens takes eight times as much. *FlashAttention makes attention linear in
-# memory. It does not make one device larger.*
+# being recomputed needs its 18 GB, and the logits 67 GB. One GPU with 80 GB cannot hold that.
+# *FlashAttention makes attention linear in memory. It does not make one device larger.*
 #
 # The batch is one sequence, so data parallelism has nothing to cut. What is left to cut is the
 # sequence itself: **context parallelism**. Each of $n$ ranks gets $1/n$ of the tokens, and all of
@@ -110,7 +109,7 @@ print("your guess:", guessed(guess_scores_gb))
 # 2311.09431](https://arxiv.org/abs/2311.09431)). Jacobs et al. exchanged tokens for heads
 # (DeepSpeed Ulysses, 2023, [arXiv 2309.14509](https://arxiv.org/abs/2309.14509)). Llama 3 gathered
 # keys and values at once, and balanced by chunks from both ends (2024, section 3.3.2, [arXiv
-# 2407.21783](https://arxiv.org/abs/2407.21783)). You will build most of it.
+# 2407.21783](https://arxiv.org/abs/2407.21783)).
 
 # %% [markdown]
 # ## 2. Two softmaxes become one
@@ -153,9 +152,8 @@ check(partial_attention)
 #
 # ### Exercise 2: `merge_partials` (●● 10 minutes)
 #
-# Now put two together. A query may have seen nothing in A, in B, or in both. The denominator of the
-# whole is $e^{\text{lse}_A} + e^{\text{lse}_B}$. What is its logarithm, and which share of the
-# output is A's?
+# A query may have seen nothing in A, in B, or in both. The denominator of the whole is
+# $e^{\text{lse}_A} + e^{\text{lse}_B}$. What is its logarithm, and which share of the output is A's?
 
 
 # %% exercise="merge_partials"
@@ -209,8 +207,8 @@ apart = (merged[0] - attention(some_q, some_k, some_v)).abs().max().item()
 print("equal to attention over all keys, within 1e-12:", apart < 1e-12)
 
 # %% [markdown]
-# **Explain.** The order does not matter, and no block has seen another. That is the whole secret:
-# blocks may come from anywhere, at any time. From a neighbour, for example.
+# **Explain.** The order does not matter, and no block has seen another: blocks may come from
+# anywhere, at any time. From a neighbour, for example.
 
 # %% [markdown]
 # ## 3. A ring of keys and values

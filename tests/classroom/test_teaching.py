@@ -34,7 +34,7 @@ def test_the_worked_example_followed_to_the_letter(root, tmp_path):
         shutil.copytree(root / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(root / "pyproject.toml", copy)
     section = (root / "docs" / "write_an_exercise.md").read_text()
-    new, build, zoo = re.findall(r"^python -m (.*)$", section, re.MULTILINE)
+    new, build, zoo, draws = re.findall(r"^python -m (.*)$", section, re.MULTILINE)
     check, answers, cells = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
 
     def run(command: str, *more: str) -> str:
@@ -65,6 +65,7 @@ def test_the_worked_example_followed_to_the_letter(root, tmp_path):
     run(build)
     assert run(f"{build} --check".replace("--execute ", "")) == ""
     assert run(zoo).splitlines()[-1].split() == ["all", "6", "6", "6"]
+    run(draws.replace("--draws 20", "--draws 2"))
     suites = "tests/checks/test_registry.py tests/checks/test_answers.py"
     suites += " tests/notebooks/test_stored_notebooks.py"
     run(f"pytest -q -p no:cacheprovider {suites} -k", "neighbour_sum or test_every or nothing_but")

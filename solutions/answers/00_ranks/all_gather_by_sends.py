@@ -162,7 +162,7 @@ def gathered_by_broadcasts(tensor):
     return pieces
 
 
-@wrong(says="all zeros: nothing has been written")
+@wrong(says="all zeros, as if nothing had been written")
 def nothing_but_ones_own(tensor):
     pieces = [torch.zeros_like(tensor) for _ in range(dist.get_world_size())]
     pieces[dist.get_rank()].copy_(tensor)

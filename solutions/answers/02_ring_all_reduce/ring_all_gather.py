@@ -63,7 +63,7 @@ def last_chunk_forgotten(chunk, group=None):
     return out
 
 
-@wrong(says="all zeros: nothing has been written")
+@wrong(says="all zeros, as if nothing had been written")
 def zeros_of_the_right_shape(chunk, group=None):
     return chunk.new_zeros(chunk.numel() * dist.get_world_size(group))
 
