@@ -5,9 +5,8 @@ kind differ in size and number of chunks only, and the fastest that fits stands 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from course_lib.techniques.mesh import Mesh
@@ -17,7 +16,7 @@ from .memory import Recompute, StateBytes
 from .mixture import Mixture
 from .plan_memory import Footprint, footprint, saved_by_stage
 from .plan_stages import Held, stage_layers, stage_parameters
-from .plan_time import StageTimes, device_seconds
+from .plan_time import LayerSeconds, StageTimes, layer_seconds
 from .plans import GB, Plan, Refused
 from .software import Software
 from .transformer import Transformer
@@ -80,6 +79,7 @@ class Search:
     micro_batch: int | None = None
     chunks: int | None = None
     contexts: tuple[int, ...] | None = (1,)
+    _known: dict[tuple, LayerSeconds] = field(init=False, default_factory=dict, compare=False)
 
     def least(self, cluster: Cluster) -> "Search":
         """On `cluster`, what takes the least memory: enough to know whether anything fits."""
@@ -190,7 +190,7 @@ class Search:
                 size,
                 recompute,
                 states.rings,
-                self._device_seconds(size, mesh.tensor, recompute),
+                self._layer_seconds(mesh, size, recompute),
             )
             saved = {
                 v: saved_by_stage(model, self.software, mesh, layers, size, count, v, recompute)
@@ -208,10 +208,14 @@ class Search:
                         *(stage, saved[v][stage], total, seconds[v] + rest),
                     )
 
-    @cached_property
-    def _device_seconds(self) -> Callable[[int, int, Recompute], tuple[float, float]]:
-        """`device_seconds` of size, tensor ranks and recomputation: the same on many meshes."""
-        return cache(partial(device_seconds, self.model, self.cluster.device, self.software))
+    def _layer_seconds(self, mesh: Mesh, size: int, recompute: Recompute) -> LayerSeconds:
+        """`layer_seconds`, each computed once: many meshes have them in common."""
+        key = mesh.tensor, mesh.context, mesh.expert, size, recompute
+        if key not in self._known:
+            self._known[key] = layer_seconds(
+                self.model, self.cluster, self.software, mesh, size, recompute
+            )
+        return self._known[key]
 
     def _plan(self, mesh: Mesh, states: "_States", way: _Way) -> Plan:
         """What a way stands for, with all parts of its memory and its time."""

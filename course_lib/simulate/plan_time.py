@@ -5,11 +5,11 @@ Formulas of Narayanan et al., SC 2021, sections 2 and 3.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
-from .hardware import Device
 from .layer_traffic import LayerTraffic
 from .memory import Recompute, StateBytes
 from .plan_stages import Held
@@ -56,28 +56,24 @@ class StageTimes:
         micro_batch: int,
         recompute: Recompute,
         rings: dict[float, float] | None = None,
-        alone: tuple[float, float] | None = None,
+        layer: "LayerSeconds | None" = None,
     ) -> None:
         """layers: of each stage. held: by the device that holds most. micro_batch: sequences.
 
         rings: what is `known` to the `Replicas` of the same mesh.
-        alone: `device_seconds`, if they are known from another mesh.
+        layer: `layer_seconds`, if they are known from a mesh with the same axes inside a layer.
         """
         self.cluster, self.mesh, self.software = cluster, mesh, software
         self.whole, self.shard = held.total, held.shard(mesh)  # parameters
-        device, c = cluster.device, mesh.context
-        self.message = 2 * micro_batch * model.seq * model.hidden / c  # activations, 16 bits
-        if alone is None:
-            alone = device_seconds(model, device, software, micro_batch, mesh.tensor, recompute)
-        layer, logits = (seconds / c for seconds in alone)
-        traffic = LayerTraffic(model, cluster, software, mesh, micro_batch, recompute)
-        tensor, context, expert = traffic.tensor(), traffic.context(), traffic.expert()
-        self.tensor = model.layers * tensor  # of all stages together, as those below
-        self.context = model.layers * context
-        self.expert = model.layers * expert
-        self.compute = model.layers * layer + logits
-        talk = tensor + context + expert
-        self.slowest = max(max(layers) * (layer + talk), layers[-1] * (layer + talk) + logits)
+        self.message = 2 * micro_batch * model.seq * model.hidden / mesh.context  # 16 bits
+        if layer is None:
+            layer = layer_seconds(model, cluster, software, mesh, micro_batch, recompute)
+        self.tensor = model.layers * layer.tensor  # of all stages together, as those below
+        self.context = model.layers * layer.context
+        self.expert = model.layers * layer.expert
+        self.compute = model.layers * layer.compute + layer.logits
+        one = layer.compute + layer.tensor + layer.context + layer.expert
+        self.slowest = max(max(layers) * one, layers[-1] * one + layer.logits)
         forward = 1 / 4 if recompute == "full" else 1 / 3
         gradients = self.slowest if software.hides_gradients(mesh.pipeline) else 0.0
         self.replicas = Replicas(
@@ -127,7 +123,7 @@ class StageTimes:
     def _bubble(self, m: int, chunks: int) -> float:
         through = self.compute + self.tensor + self.context + self.expert
         idle = m * (self.slowest - through / self.mesh.pipeline)
-        return idle + (through - self.slowest) / chunks
+        return max(0.0, idle + (through - self.slowest) / chunks)  # rounding may go below
 
     def _sends(self, m: int, chunks: int) -> float:
         """Each microbatch, chunk and direction is a send; only filling the pipeline cannot hide."""
@@ -143,16 +139,36 @@ class StageTimes:
         return (added + rewritten) / self.cluster.device.memory_bandwidth
 
 
-def device_seconds(
+class LayerSeconds(NamedTuple):
+    """Of a layer and one microbatch, forward and backward; `logits` is the output layer.
+
+    tensor, context and expert are communication that no computation hides.
+    """
+
+    compute: float
+    logits: float
+    tensor: float
+    context: float
+    expert: float
+
+
+def layer_seconds(
     model: Transformer,
-    device: Device,
+    cluster: Cluster,
     software: Software,
+    mesh: Mesh,
     micro_batch: int,
-    tensor: int,
     recompute: Recompute,
-) -> tuple[float, float]:
-    """(a layer, the output layer): forward and backward of one microbatch on a device."""
-    return (
-        software.layer_seconds(model, device, micro_batch, tensor, recompute),
-        software.logits_seconds(model, device, micro_batch, tensor),
+) -> LayerSeconds:
+    """On a mesh, of which only the tensor, context and expert axes matter here."""
+    device = cluster.device
+    traffic = LayerTraffic(model, cluster, software, mesh, micro_batch, recompute)
+    layer = software.layer_seconds(model, device, micro_batch, mesh.tensor, recompute)
+    logits = software.logits_seconds(model, device, micro_batch, mesh.tensor)
+    return LayerSeconds(
+        layer / mesh.context,
+        logits / mesh.context,
+        traffic.tensor(),
+        traffic.context(),
+        traffic.expert(),
     )

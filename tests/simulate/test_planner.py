@@ -176,6 +176,16 @@ def test_the_search_adds_up_what_a_step_has():
         assert sum(parts) == pytest.approx(step.total, rel=1e-12)
 
 
+def test_without_a_pipeline_nobody_waits():
+    """Rounding aside: a bubble of -1e-17 would be printed as -0 %."""
+    mixtral = MODELS["Mixtral 8x7B"]
+    for nodes in (1, 4, 32):
+        found = plan(mixtral, dgx_a100.with_nodes(nodes), 256)
+        waits = [each.step.bubble for each in found.ranked if each.mesh.pipeline == 1]
+        assert all(0 <= seconds < 1e-9 for seconds in waits)
+        assert "-0%" not in found.text(1000)
+
+
 def test_saved_activations_are_korthikantis():
     plain = replace(MEGATRON_2021, sequence_parallel=True)
     p, t, m = 35, 8, 280
