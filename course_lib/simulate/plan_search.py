@@ -30,20 +30,22 @@ class _States:
 
     most    held by the stage that holds most
     empty   (stage, stage of ZeRO) -> bytes before there are activations
-    states  the same in all
+    states  the same in all, by stage of ZeRO and stage
     rings   seconds of its rings, as they become known
     """
 
     most: Held
     empty: dict[tuple[int, int], Footprint]
-    states: dict[tuple[int, int], float]
+    states: dict[int, dict[int, float]]
     rings: dict[float, float]
 
     def largest(self, zero: int, saved: Mapping[int, float]) -> tuple[float, int]:
         """(bytes, stage) of the one that holds most, each with so many bytes of activations."""
-        totals = {stage: self.states[stage, zero] + nbytes for stage, nbytes in saved.items()}
-        stage = max(totals, key=totals.__getitem__)
-        return totals[stage], stage
+        states, most, where = self.states[zero], -1.0, -1
+        for stage, nbytes in saved.items():
+            if (held := states[stage] + nbytes) > most:
+                most, where = held, stage
+        return most, where
 
 
 class _Way(NamedTuple):
@@ -169,7 +171,9 @@ class Search:
             if stage in (0, 1, mesh.pipeline - 1)
             for zero in self.zero
         }
-        totals = {key: each.states for key, each in empty.items()}
+        totals: dict[int, dict[int, float]] = {zero: {} for zero in self.zero}
+        for (stage, zero), each in empty.items():
+            totals[zero][stage] = each.states
         return _States(max(held, key=lambda each: each.total), empty, totals, {})
 
     def _ways(
