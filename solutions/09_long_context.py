@@ -153,7 +153,8 @@ check(partial_attention)
 # ### Exercise 2: `merge_partials` (●● 10 minutes)
 #
 # A query may have seen nothing in A, in B, or in both. The denominator of the whole is
-# $e^{\text{lse}_A} + e^{\text{lse}_B}$. What is its logarithm, and which share of the output is A's?
+# $e^{\text{lse}_A} + e^{\text{lse}_B}$. What is its logarithm, and which share of the output is
+# A's?
 
 
 # %% exercise="merge_partials"

@@ -92,7 +92,7 @@ def train_with_ddp():
 def test_ddp_keeps_gradients_in_its_buckets_or_besides():
     memory = kept(train_with_ddp)
     assert held(memory, 1, "parameters") == held(memory, 1, "gradients") == 4 * 33
-    # gloo may not have let go of DDP's last small message, in which it says how many buckets it has.
+    # gloo may still hold DDP's last small message, which says how many buckets there are
     assert held(memory, 1, "communication") <= 8
     assert held(memory, 2, "gradients") == held(memory, 2, "communication") == 4 * 33
 
