@@ -10,8 +10,9 @@ def listed(items: Iterable[object]) -> str:
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """1 piece; 2 pieces; with `plural`, "2 batches" of "batch"."""
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+    """1 piece; 2 pieces; 2 batches; with `plural`, "2 copies" of "copy"."""
+    ending = "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
+    return f"{count} {noun if count == 1 else plural or noun + ending}"
 
 
 def table(rows: Iterable[Sequence[object]], left: int = 1) -> str:

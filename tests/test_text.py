@@ -23,7 +23,8 @@ def test_nothing_cannot_be_listed():
         ((1, "piece"), "1 piece"),
         ((0, "piece"), "0 pieces"),
         ((2000, "piece"), "2000 pieces"),
-        ((3, "batch", "batches"), "3 batches"),
+        ((3, "microbatch"), "3 microbatches"),
+        ((3, "copy", "copies"), "3 copies"),
     ],
 )
 def test_nouns_go_with_their_number(arguments, text):
