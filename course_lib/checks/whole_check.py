@@ -64,7 +64,7 @@ def has_right_result(
     essential = tuple(law for law in all_laws() if law.essential)
     planned = [
         *map(Launch, _together(exercise, cases, again, ())),
-        *launches(_variations(exercise, rng, essential, hashing)),
+        *launches(variations(exercise, rng, essential, hashing)),
     ]
     with traffic_limits.excess_forgiven():
         return _first_failure(planned, collect) is None
@@ -76,7 +76,7 @@ def _all_jobs(
     cases, again = exercise.cases(rng), exercise.cases(rng)
     planned = [
         *map(Launch, _together(exercise, cases, again, all_laws())),
-        *launches(_variations(exercise, rng, all_laws(), hashing)),
+        *launches(variations(exercise, rng, all_laws(), hashing)),
     ]
     return cases, planned
 
@@ -104,9 +104,10 @@ def _together(
     ]
 
 
-def _variations(
+def variations(
     exercise: Exercise, rng: random.Random, held_to: Sequence[Law], hashing: str
 ) -> list[Job]:
+    """The jobs by which these laws change what is sent, what is given, or who runs it."""
     return [
         Job(
             varied,

@@ -22,7 +22,7 @@ from course_lib.checks.laws import all_laws
 from course_lib.checks.registry import all_exercises
 from course_lib.checks.run_answer import Job, collect_job
 from course_lib.checks.shared_launches import Launch, launches
-from course_lib.checks.whole_check import _variations
+from course_lib.checks.whole_check import variations
 
 _SECONDS = 100.0  # for all draws together
 _ALONE = 3  # wrong answers that end their ranks are tried on so many draws
@@ -71,7 +71,7 @@ def _passed_cases(
 def _passes_variations(
     exercise: Exercise, known: KnownAnswer, rngs: Sequence[random.Random]
 ) -> bool:
-    jobs = [job for rng in rngs for job in _variations(exercise, rng, all_laws(), "")]
+    jobs = [job for rng in rngs for job in variations(exercise, rng, all_laws(), "")]
     return all(_passes_launch(known, launch) for launch in launches(jobs))
 
 

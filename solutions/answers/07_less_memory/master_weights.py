@@ -302,16 +302,8 @@ def parameters_in_other_memory(model, make_optimizer):
 
 @wrong(says="is not within one rounding of the fp32 copy")
 def cut_off_and_not_rounded(model, make_optimizer):
-    own = [p for p in model.parameters() if p.requires_grad]
-    copies = [nn.Parameter(p.detach().float()) for p in own]
-    optimizer = make_optimizer(copies)
+    def put_back(own, i, copy):
+        cut = (copy.data.view(torch.int32) & -(2**16)).view(torch.float32)
+        own[i].data.copy_(cut)
 
-    def step():
-        for p, copy in zip(own, copies, strict=True):
-            copy.grad = p.grad.float()
-        optimizer.step()
-        for p, copy in zip(own, copies, strict=True):
-            p.data.copy_((copy.data.view(torch.int32) & -(2**16)).view(torch.float32))
-            copy.grad = None
-
-    return step
+    return _stepping(model, make_optimizer, put_back)
