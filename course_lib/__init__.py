@@ -28,8 +28,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(import_module(_HOMES[name]), name)
-    if import_module("course_lib.shown").in_a_notebook():
-        import_module("course_lib.notebook").bind()
+    if import_module("course_lib.rich_display").in_a_notebook():
+        import_module("course_lib.notebook_display").bind()
     return found
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from course_lib.checks.contract import GENERAL
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.registry import all_exercises
-from course_lib.classroom.course import Course
+from course_lib.classroom.build_notebooks import Course
 from course_lib.classroom.lesson import Lesson
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from course_lib.classroom.student_notebook import METADATA
+from course_lib.classroom.make_notebooks import METADATA
 from tests.browser.lab import Notebook, jupyterlab
 
 FOLDER = Path(__file__).parent
@@ -39,7 +39,7 @@ run_ranks(shift, 3, torch.ones(250_000))  # on three real processes""",
         """\
 from course_lib.simulate import simulate
 from course_lib.techniques.schedules import gpipe, one_f_one_b
-from course_lib.views.schedule_gantt import schedule_gantt
+from course_lib.views.gantt_chart import schedule_gantt
 
 schedule_gantt({"GPipe": simulate(gpipe(4, 8)), "1F1B": simulate(one_f_one_b(4, 8))})""",
         id="schedules",

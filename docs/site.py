@@ -20,9 +20,9 @@ from nbformat import NotebookNode
 from course_lib.classroom.untouched_notebooks import untouched
 from course_lib.simulate import simulate
 from course_lib.techniques.schedules import gpipe, one_f_one_b
+from course_lib.views.gantt_chart import gantt_chart
 from course_lib.views.mesh_links import chosen_mesh
 from course_lib.views.ring_steps import ring_steps
-from course_lib.views.schedule_gantt import schedule_gantt
 from course_lib.views.staleness import staleness
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -104,7 +104,7 @@ def living_pictures() -> list[str]:
     """Three pictures that play in the page, before anything is installed, and one to rest on."""
     views = {
         "Six steps of a ring": ring_steps(4),
-        "A pipeline: play it, and rest on a box": schedule_gantt(
+        "A pipeline: play it, and rest on a box": gantt_chart(
             {"GPipe": simulate(gpipe(4, 8)), "1F1B": simulate(one_f_one_b(4, 8))}
         ),
         "Asynchronous workers, at most two tasks ahead of the slowest": staleness(),

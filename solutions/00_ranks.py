@@ -786,7 +786,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from course_lib.simulate import Link, dgx_a100, replay
-from course_lib.views.schedule_gantt import schedule_gantt
+from course_lib.views.gantt_chart import gantt_chart
 
 one_unit = replace(dgx_a100, inside=Link("one unit for 4000 bytes", 0, 4000))
 
@@ -806,7 +806,7 @@ replayed = {
     "dist.broadcast, as a tree": then_train(run_ranks(spread_from_0, 8, dist.broadcast).trace),
 }
 print("your guesses:", guessed(guess_one_by_one, guess_tree))
-schedule_gantt(replayed)
+gantt_chart(replayed)
 
 # %% [markdown]
 # **Explain.** The large boxes are training, the narrow bars below them messages, and where a rank
@@ -839,7 +839,7 @@ def work_before(trace):
 
 
 print("your guess:", guessed(guess_who_waits))
-schedule_gantt({name: work_before(runs[name].trace) for name in runs if "gather" in name})
+gantt_chart({name: work_before(runs[name].trace) for name in runs if "gather" in name})
 
 # %% [markdown]
 # **Explain.** All wait for rank 3, in both: it works for eight units, and nobody can have its
@@ -891,7 +891,7 @@ run_ranks(losses_for_the_log, 3)
 # </details>
 
 # %%
-from course_lib.views.explore import explore
+from course_lib.views.widgets import explore
 
 
 def all_gather_on(ranks=4):

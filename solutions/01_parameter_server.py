@@ -273,11 +273,11 @@ traffic_bars({name: trace.traffic() for name, trace in steps.items()}, per_tenso
 from dataclasses import replace
 
 from course_lib.simulate import Link, dgx_a100, replay
-from course_lib.views.schedule_gantt import schedule_gantt
+from course_lib.views.gantt_chart import gantt_chart
 
 one_unit = Link("one unit for a quarter of the model", 0, NUMEL)
 five_machines = replace(dgx_a100, devices_per_node=1, nodes=5, between=one_unit)
-schedule_gantt({name: replay(trace, five_machines, compute=()) for name, trace in steps.items()})
+gantt_chart({name: replay(trace, five_machines, compute=()) for name, trace in steps.items()})
 
 # %% [markdown]
 # **Explain.** While the server takes in one gradient, three workers wait for their turn, and again
@@ -533,11 +533,11 @@ if solved(asynchronous_server):
 #
 # `train_with_server` runs one such job: eight workers and a server learn a small network's 256
 # samples, until the time is up or the loss is low enough. (Its source is
-# `course_lib/train/watched_server.py`, for later.)
+# `course_lib/train/parameter_server_experiment.py`, for later.)
 
 # %%
 from course_lib.techniques.parameter_server import EVENTUAL
-from course_lib.train.watched_server import WORKERS, train_with_server
+from course_lib.train.parameter_server_experiment import WORKERS, train_with_server
 
 
 def equal(rank):
@@ -571,9 +571,9 @@ for name, cost in (("all equal", equal), ("worker 0 four times slower", one_slow
 print("your guesses:", guessed(guess_typical, guess_slow))
 
 # %%
-from course_lib.views.worker_timelines import worker_timelines
+from course_lib.views.parameter_server_timelines import parameter_server_timelines
 
-worker_timelines(reports, says="staleness", until=20)
+parameter_server_timelines(reports, says="staleness", until=20)
 
 # %% [markdown]
 # **Explain.** Between two pushes of a worker every other worker pushes once: staleness $n - 1$. It
@@ -732,7 +732,7 @@ print("your guess:", guessed(guess_bound))
 
 # %%
 few = {name: reports[name] for name in ("bound 0", "bound 2", "bound 8")}
-worker_timelines(few, says="lead", until=32)
+parameter_server_timelines(few, says="lead", until=32)
 
 # %% [markdown]
 # Who runs ahead: at bound 0 nobody, and seven of eight wait. At bound 2 the fast ones are two tasks
@@ -783,7 +783,7 @@ guess_difference = 0.0
 ### END SOLUTION
 
 # %%
-from course_lib.train.watched_server import with_a_replica
+from course_lib.train.parameter_server_experiment import with_a_replica
 
 calm = run_ranks(with_a_replica, 4, None, observe=False)
 for moment in ("before the copy", "after the copy"):
@@ -1049,7 +1049,7 @@ check(significant_changes)
 
 # %%
 from course_lib.techniques.parameter_server import SignificantlyModified
-from course_lib.train.watched_server import network
+from course_lib.train.parameter_server_experiment import network
 
 ROUNDS = 10
 everything = ROUNDS * 8 * Layout(network().parameters()).total  # bytes of a worker's gradients

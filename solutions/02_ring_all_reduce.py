@@ -312,7 +312,7 @@ guess_sent = 3_000
 ### END SOLUTION
 
 # %%
-from course_lib.views.explore import Control, explore
+from course_lib.views.widgets import Control, explore
 from course_lib.views.ring_steps import ring_steps
 
 print("your guesses:", guessed(guess_chunk, guess_sent))
@@ -494,7 +494,7 @@ guess_additions = 3
 # %% tags=["nbval-ignore-output"]
 from torch.profiler import record_function
 
-from course_lib.views.schedule_gantt import schedule_gantt
+from course_lib.views.gantt_chart import gantt_chart
 
 
 def second_call(all_reduce, numel):
@@ -509,7 +509,7 @@ ring_trace = run_ranks(second_call, 4, my_ring, 2_000_000).trace.within("add")
 received = [event for event in ring_trace.of(0) if event.op == "recv"]
 print(f"rank 0 received {len(received)} messages of {received[0].nbytes:,} bytes")
 print("your guesses:", guessed(guess_messages, guess_additions))
-schedule_gantt(ring_trace.timeline(), f"{RING}, as it ran here", unit="s")
+gantt_chart(ring_trace.timeline(), f"{RING}, as it ran here", unit="s")
 
 # %% [markdown]
 # **Explain.** Six messages: three that are added, three that are only put in their place. You

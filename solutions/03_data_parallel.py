@@ -797,7 +797,7 @@ print(f"DataParallel {ours * 1e3:.1f} ms, DDP {theirs * 1e3:.1f} ms")
 # %%
 from functools import partial
 
-from course_lib.views.explore import Control, explore
+from course_lib.views.widgets import Control, explore
 from course_lib.views.overlap import overlap_step
 
 explore(

@@ -91,12 +91,12 @@ print(f"all {LAYERS} layers: {16 * matrices * LAYERS / 1e12:.1f} TB, on GPUs wit
 # weights and of $Y$:
 
 # %%
-from course_lib.views.sharding import sharding
+from course_lib.views.tensor_parallel_layer import tensor_parallel_layer
 
-sharding("column-parallel linear", ranks=2)
+tensor_parallel_layer("column-parallel linear", ranks=2)
 
 # %%
-sharding("row-parallel linear", ranks=2)
+tensor_parallel_layer("row-parallel linear", ranks=2)
 
 # %% [markdown]
 # **Predict.** The query matrix of LLaMA-7B is 4096 x 4096. On 8 ranks, split by columns: what is
@@ -706,7 +706,7 @@ print("your guesses:", guessed(guess_residual_same, guess_attention_same))
 # What each rank holds of each matrix, and what travels. One colour is one rank.
 
 # %%
-from course_lib.views.sharding import sharding_explorer
+from course_lib.views.tensor_parallel_layer import sharding_explorer
 
 sharding_explorer()
 
@@ -746,7 +746,7 @@ guess_ethernet = 0.25
 from course_lib.observe import Trace
 from course_lib.simulate import dgx_a100, replay
 from course_lib.techniques.tensor_parallel import ParallelBlock
-from course_lib.views.schedule_gantt import schedule_gantt
+from course_lib.views.gantt_chart import gantt_chart
 
 
 def one_layer(s=4, h=16, heads=8):
@@ -801,7 +801,7 @@ print("your guesses:", guessed(guess_nvlink, guess_pcie, guess_ethernet))
 
 # %%
 shown = {name: replayed[name] for name in ("NVLink 3", "PCIe 4 x16", "100 Gbit/s Ethernet")}
-schedule_gantt(shown, unit="s")
+gantt_chart(shown, unit="s")
 
 # %% [markdown]
 # **Explain.** Every all-reduce stands between two computations that need it, four times per layer,

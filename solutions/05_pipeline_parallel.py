@@ -48,7 +48,7 @@ from course_lib.techniques import schedules
 from course_lib.techniques.pipeline import Pipeline, stages_of
 from course_lib.techniques.schedules import Op, validate
 from course_lib.views.schedule_explorer import schedule_explorer
-from course_lib.views.schedule_gantt import schedule_gantt
+from course_lib.views.gantt_chart import gantt_chart
 
 # %% [markdown]
 # At hand: [a glossary](../docs/glossary.md), [the torch calls](../docs/torch_calls.md) and
@@ -161,7 +161,7 @@ check(two_stage_step)
 
 # %%
 NAIVE = [[Op("F", s, 0), Op("B", s, 0)] for s in range(4)]
-schedule_gantt(simulate(NAIVE, forward=1, backward=2), "naive, 4 stages")
+gantt_chart(simulate(NAIVE, forward=1, backward=2), "naive, 4 stages")
 
 # %% [markdown]
 # You have just read a **schedule**. It is a table: for each rank the operations that it runs, in
@@ -255,7 +255,7 @@ def rows_of(make, *sizes):
 make_gpipe = yours_or(gpipe_schedule, schedules.gpipe)
 my_gpipe = partial(rows_of, make_gpipe)
 gpipe = simulate(my_gpipe(4, 8))
-schedule_gantt(gpipe, "GPipe")
+gantt_chart(gpipe, "GPipe")
 
 # %% [markdown]
 # The picture is drawn from your table, and section 6 runs the same table on real ranks. That is why
@@ -540,7 +540,7 @@ for name, run in runs.items():
     print(f"{name}: every rank ran its row in order: {ran == asked}")
 
 # %% tags=["nbval-ignore-output"]
-schedule_gantt(
+gantt_chart(
     {
         "1F1B, simulated": one_f_one_b,
         "1F1B, as it ran": measured(runs["1F1B"], tables["1F1B"]),
@@ -757,7 +757,7 @@ interleaved = simulate(my_interleaved(4, 8, 2), forward=1 / 2, backward=2 / 2)
 ideal = 3 / 8 / 2  # the bubble, of the working time
 print("by the formula:", round(ideal / (1 + ideal), 4), "of all the time")
 print("your guess:", guessed(guess_bubble))
-schedule_gantt({"1F1B": one_f_one_b, "interleaved, v = 2": interleaved})
+gantt_chart({"1F1B": one_f_one_b, "interleaved, v = 2": interleaved})
 
 # %% [markdown]
 # Filling and draining go by half a stage at a time, so the bubble is about half of what it was. (A
@@ -808,9 +808,9 @@ print("your guess:", guessed(guess_messages))
 # Four jobs:
 
 # %%
-from course_lib.simulate import pipeline_jobs
+from course_lib.simulate import pipeline_choices
 
-for name, job in pipeline_jobs.JOBS.items():
+for name, job in pipeline_choices.JOBS.items():
     network = f"a message of one sequence takes {1e3 * job.message:.1f} ms"
     print(f"{name:16} {job.layers} layers on {job.machines} machines, ", end="")
     print(f"{job.memory / 1e9:.0f} GB each; {network}")
@@ -879,11 +879,11 @@ ASKED = ("machines", "layers", "batch", "memory", "states", "activations")
 
 def decisions(choose):
     """What it chooses for each job, and what a step then takes."""
-    for name, job in pipeline_jobs.JOBS.items():
+    for name, job in pipeline_choices.JOBS.items():
         asked = {key: getattr(job, key) for key in ASKED}
 
         def seconds(*way, job=job):
-            return pipeline_jobs.seconds(job, pipeline_jobs.Way(*way))
+            return pipeline_choices.seconds(job, pipeline_choices.Way(*way))
 
         schedule, p, m, v = choose(asked, seconds)
         took = seconds(schedule, p, m, v)
@@ -1329,7 +1329,7 @@ shorter = one_f_one_b.makespan - zero_bubble.makespan
 print(f"{shorter:.0f} units shorter; in flight: 1F1B {list(one_f_one_b.peak_in_flight)},", end=" ")
 print(f"ZB-H1 {list(zero_bubble.peak_in_flight)}")
 print("your guess:", guessed(guess_zero_bubble))
-schedule_gantt({"1F1B": one_f_one_b, "ZB-H1": zero_bubble})
+gantt_chart({"1F1B": one_f_one_b, "ZB-H1": zero_bubble})
 
 # %% [markdown]
 # **Explain.** 33 units become 27. ZB-H1 holds on every rank what 1F1B holds on the first: the W's

@@ -44,7 +44,7 @@ from course_lib import check, guessed, hint, run_ranks, solved, yours_or
 from course_lib.models import reference
 from course_lib.models.sorting_task import batches
 from course_lib.models.tiny_gpt import tiny_gpt, token_loss
-from course_lib.observe.timing import in_turns
+from course_lib.observe.step_timing import in_turns
 from course_lib.simulate import model_state_bytes, step_traffic_elements
 from course_lib.techniques.mixed_precision import MixedPrecision
 from course_lib.techniques.zero1 import Zero1

@@ -41,7 +41,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from course_lib import check, guessed, hint, run_ranks, solved, yours_or
 from course_lib.models.sorting_task import batches
 from course_lib.models.tiny_gpt import tiny_gpt, token_loss
-from course_lib.observe.timing import in_turns
+from course_lib.observe.step_timing import in_turns
 from course_lib.simulate import (
     DEVICES,
     LINKS,
@@ -708,9 +708,9 @@ for per_step in (1_000, 4_000, 5_000, 16_000, 64_000):
 # numbers or 24 bytes, is rougher. Cards have 24 GB, A100s 80 or 40.)
 
 # %%
-from course_lib.simulate import memory_jobs
+from course_lib.simulate import memory_choices
 
-for number, (name, job) in enumerate(memory_jobs.JOBS.items(), 1):
+for number, (name, job) in enumerate(memory_choices.JOBS.items(), 1):
     needed = 16 * job.layers * job.parameters, job.layers * job.activations["none"]
     took = 3 * job.layers * job.forward, job.layers * job.one_pass
     print(f"{number}  {name:29} {job.memory / 1e9:2.0f} GB; ", end="")
@@ -785,11 +785,11 @@ ASKED = ("devices", "layers", "memory", "parameters", "activations")
 
 def decisions(choose):
     """What it chooses for each job, and what a step then takes."""
-    for number, (name, job) in enumerate(memory_jobs.JOBS.items(), 1):
+    for number, (name, job) in enumerate(memory_choices.JOBS.items(), 1):
         asked = {key: getattr(job, key) for key in ASKED}
 
         def seconds(*way, job=job):
-            return memory_jobs.seconds(job, memory_jobs.Way(*way))
+            return memory_choices.seconds(job, memory_choices.Way(*way))
 
         zero, offload, recompute = choose(asked, seconds)
         where = "offloaded," if offload else "on the device,"

@@ -48,8 +48,8 @@ from course_lib import check, guessed, hint, run_ranks, solved, yours_or
 from course_lib.models import batches, tiny_gpt, train
 from course_lib.simulate import DEVICES, MODELS, dgx_a100, model_state_bytes, plan
 from course_lib.simulate.accuracy import error_table
-from course_lib.simulate.contest import leaderboard
-from course_lib.simulate.scoring import TABLE_2
+from course_lib.simulate.planner_contest import leaderboard
+from course_lib.simulate.planner_scores import TABLE_2
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.mesh import bytes_by_link as bytes_by_link_of_the_course
 from course_lib.techniques.schedules import one_f_one_b

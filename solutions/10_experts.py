@@ -437,7 +437,7 @@ check(average_by_owner)
 # over.
 
 # %%
-from course_lib.models.mixture import Mixture
+from course_lib.models.mixture_of_experts import Mixture
 from course_lib.techniques.mesh import Mesh
 
 WIDTH, TOKENS, NUMBER = 8, 12, 4
@@ -562,7 +562,7 @@ check(balancing_loss)
 # has.)
 
 # %%
-from course_lib.models.mixture import tiny_mixture_gpt
+from course_lib.models.mixture_of_experts import tiny_mixture_gpt
 from course_lib.models.sorting_task import batches
 
 EXPERTS, TIME = 8, 160

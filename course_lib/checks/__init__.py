@@ -2,15 +2,16 @@
 
 In the order in which to read, each line by itself:
 
-    what learners call   check, hint, unsolved; lookup, registry, notebook, progress
-    an exercise          exercise, contract, seeds, shares; exercises/ has them all
-    a whole check        check_here, whole_check, shared_launches
-    run an answer        run_answer; on a rank run_cases, answers, groups, marks, hashes, reached
+    what learners call   check, hint, unsolved; find_exercise, registry, calling_notebook, progress
+    an exercise          exercise, contract, seeds, rank_inputs; exercises/ has them all
+    a whole check        check_in_kernel, whole_check, shared_launches
+    run an answer        run_answer; on a rank run_cases, call_answer, process_groups,
+                         profiler_labels; hash_order_dependence, reachable_objects
     judge it             judging, verdict; forbidden_operations, traffic_limits, laws
-      its tensors        reference, tolerance, compare, likely_causes, glimpse
-      its numbers        numbers, formulas, decisions
-      after a failure    answer_source, torch_errors
-    for exercises        inputs, arriving_messages
+      its tensors        reference, tolerance, compare, likely_causes, format_tensor
+      its numbers        returned_numbers, byte_formulas, decisions
+      after a failure    static_analysis, torch_errors
+    for exercises        case_inputs, arriving_messages
     when it counts       sandbox
     checks of checks     known_answers
 """

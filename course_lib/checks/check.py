@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Callable
 
-from course_lib import shown
+from course_lib import rich_display
 from course_lib.ranks.errors import told_briefly
 
-from . import notebook, progress, seeds, unsolved
-from .check_here import run_check
+from . import calling_notebook, progress, seeds, unsolved
+from .check_in_kernel import run_check
+from .find_exercise import by_function
 from .hint import hint
-from .lookup import by_function
 from .verdict import CheckFailed
 
 
@@ -24,15 +24,15 @@ def check(fn: Callable, *, timeout: float | None = None) -> None:
     """
     if timeout is not None and not timeout > 0:
         raise ValueError(f"timeout must be more than 0 seconds, not {timeout}")
-    notebook.offer(hint)
+    calling_notebook.offer(hint)
     caller = sys._getframe(1)
     exercise = by_function(fn, {**caller.f_globals, **caller.f_locals})
-    if stale := notebook.stale_definition(exercise.name):
+    if stale := calling_notebook.stale_definition(exercise.name):
         raise CheckFailed(stale)
     with told_briefly("the check was between two runs of your function."):
         verdict = run_check(exercise, fn, seeds.public(exercise.name), timeout)
     verdict.raise_unless_passed()
     progress.record(exercise.notebook, exercise.name, fn)
     unsolved.remember(exercise.name, fn)
-    if not shown.show(verdict, str(verdict)):
+    if not rich_display.show(verdict, str(verdict)):
         print(verdict)

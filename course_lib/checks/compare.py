@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from . import reference, tolerance
-from .answers import kind_of
+from .call_answer import kind_of
 from .exercise import Finding
-from .glimpse import glimpses
+from .format_tensor import glimpses
 from .likely_causes import likely_cause
 from .reference import Reference
 

@@ -30,8 +30,8 @@ GENERAL = (
 class Waits:
     """Who waits where for messages of one kind, and what goes on meanwhile.
 
-    What goes on has labels in the record, which the exercise puts there (`checks.marks`);
-    `laws.waits` compares the order, never how long anything took.
+    What goes on has labels in the record, which the exercise puts there (`checks.profiler_labels`);
+    `laws.overlap` compares the order, never how long anything took.
 
     op: which messages, as in `CommEvent.op`: "all_reduce".
     begins: each is issued while this runs: "backward".
@@ -80,12 +80,14 @@ class Contract:
     allowed: the operations that may be used (names as in `CommEvent.op`); None allows all.
     sends: which bytes, messages and peers, in words; the numbers are the judge's.
     holds: what may be held in memory, and when, in words.
-    waits: when messages leave, and what goes on before anybody waits for them (`laws.waits`).
+    waits: when messages leave, and what goes on before anybody waits for them (`laws.overlap`).
     any_order: whether the order of what is returned is free.
     runs: how often each module that is passed in, by itself or in a list, runs forward in a call,
         by the arguments; None where that is free (`laws.runs_once`).
-    causal: whether every message must make a difference to some result (`laws.causal`).
-    held: the bytes that may live between calls, made by the answer, by case and rank (`laws.held`).
+    causal: whether every message must make a difference to some result
+        (`laws.messages_change_results`).
+    held: the bytes that may live between calls, made by the answer, by case and rank
+        (`laws.held_between_calls`).
     separate: whether a right result is work of its own, so that it earns a share of the points
         where more was sent than may be, or a law was broken (`whole_check.has_right_result`).
     may: what may be left behind, of "hooks" (on its arguments), "threads", "files" and "random"

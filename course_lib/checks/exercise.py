@@ -50,7 +50,7 @@ def innermost(case: Case) -> list[Case]:
 
 
 Own = Callable[[Any, Case, int], Any]
-"""own(value, case, rank): of an entry of a case's data, what a rank gets (`checks.shares`)."""
+"""own(value, case, rank): of an entry of a case's data, what a rank gets (`checks.rank_inputs`)."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,10 @@ class Exercise:
     hints: from a nudge to what is nearly the answer; indented text, shown without its indent.
     passed: the property that was shown, for the line after passing: "every rank sends exactly ..."
     own: which entries of a case's data are not for all ranks, and how they are cut up
-        (`course_lib.checks.shares`). `on_rank` finds the shape there, and only its own numbers.
+        (`course_lib.checks.rank_inputs`). `on_rank` finds the shape there, and only its own
+        numbers.
     groups: the groups of ranks that come up before the answer is known; `on_rank` gets them by
-        `group_of` (`course_lib.checks.groups`).
+        `group_of` (`course_lib.checks.process_groups`).
     contract: what is promised besides the values (`course_lib.checks.contract`).
     observe: how the ranks are watched; "memory" also records what lies in memory.
     timeout: seconds for one case.

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Callable
 
-from .lookup import by_function, by_name
+from .find_exercise import by_function, by_name
 
 
 def hint(fn: Callable | str, level: int = 1) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 import cloudpickle
 
 from . import seeds
-from .check_here import run_check
+from .check_in_kernel import run_check
 from .exercise import Exercise
 from .registry import all_exercises
 

@@ -13,12 +13,12 @@ from course_lib.ranks import RankError, RankTimeout, collect
 from course_lib.ranks.results import RankResults
 from course_lib.ranks.run_ranks import import_ahead
 
-from .answer_source import late_binding, never_emptied, recv_for_its_tensor
 from .exercise import Breach, Case, Exercise, Observation
 from .laws import all_laws
 from .laws._law import Law
+from .rank_inputs import share
 from .run_cases import SPAN, Unusable, asked_signature, run_cases
-from .shares import share
+from .static_analysis import late_binding, never_emptied, recv_for_its_tensor
 
 _START_SECONDS = 10.0  # the most that a fresh Python takes to import torch
 UNATTEMPTED = "not attempted yet"  # what the holes of the student notebooks raise

@@ -15,7 +15,7 @@ from torch.profiler import record_function
 
 from course_lib.observe.frames import is_learners
 
-from . import groups
+from . import process_groups
 from .exercise import Case, Exercise
 from .laws._law import Call, Law, Watch
 
@@ -44,7 +44,9 @@ def run_cases(
     cases: Sequence[Case],
 ) -> list[Seen]:
     """Run the answer on all cases, one after the other in this process."""
-    groups.open_all(exercise, cases)  # an answer that counts finds no network to make its own in
+    process_groups.open_all(
+        exercise, cases
+    )  # an answer that counts finds no network to make its own in
     # Torch warns of names that it will change some day, on every rank, among what was printed.
     warnings.simplefilter("ignore", FutureWarning)
     if define := getattr(answer, "define", None):  # one that is still text, in a sandbox

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from course_lib import shown
+from course_lib import rich_display
 from course_lib.text import counted
 
 from .compare import Evidence, survey
@@ -27,7 +27,7 @@ class NotPassed(Exception):
         # IPython asks for this instead of printing the frames of the check. Where there is a card,
         # it has all of the text.
         lines = str(self).splitlines()
-        return lines[:1] if self.verdict is not None and shown.show(self.verdict) else lines
+        return lines[:1] if self.verdict is not None and rich_display.show(self.verdict) else lines
 
 
 class CheckFailed(NotPassed):
@@ -151,11 +151,11 @@ def _printed(printed: Mapping[int, str]) -> list[str]:
         for rank, text in sorted(printed.items())
         for line in text.splitlines()
     ]
-    shown = [textwrap.shorten(line, _WIDTH - 12, placeholder=" ...") for line in lines]
-    if len(shown) > _PRINTED_LINES:
-        more = len(shown) - _PRINTED_LINES
-        shown = [*shown[:_PRINTED_LINES], f"... and {counted(more, 'more line')}"]
-    return [f"  {'printed' if i == 0 else '':<10}{line}" for i, line in enumerate(shown)]
+    rich_display = [textwrap.shorten(line, _WIDTH - 12, placeholder=" ...") for line in lines]
+    if len(rich_display) > _PRINTED_LINES:
+        more = len(rich_display) - _PRINTED_LINES
+        rich_display = [*rich_display[:_PRINTED_LINES], f"... and {counted(more, 'more line')}"]
+    return [f"  {'printed' if i == 0 else '':<10}{line}" for i, line in enumerate(rich_display)]
 
 
 def _field(name: str, text: str) -> str:

@@ -30,7 +30,7 @@ Collect = Callable[[Sequence[Job]], Generator[Outcome, None, None]]
 def examine(exercise: Exercise, rng: random.Random, collect: Collect, hashing: str = "") -> Verdict:
     """The verdict on the answer that `collect` runs, on the cases that `rng` draws.
 
-    hashing: the line of the answer that goes by hashes (`hashes`), if there is one.
+    hashing: the line of the answer that goes by hashes (`hash_order_dependence`), if there is one.
     """
     cases, planned = _all_jobs(exercise, rng, hashing)
     failed = _first_failure(planned, collect)

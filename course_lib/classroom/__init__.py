@@ -2,9 +2,10 @@
 
 In the order in which to read, each line by itself:
 
-    a lesson       lesson, holes, cell_ids; statements for what a check enforces
-    notebooks      student_notebook, course; outputs, kernels, leaks, nbval_plugin
-    learners       status, status_shown, start_page
+    a lesson       lesson, strip_solutions, cell_ids; contract_notes for what a check enforces
+    notebooks      make_notebooks, build_notebooks; stored_outputs, kernels, answer_leaks,
+                   nbval_plugin
+    learners       status, status_table, start_page
     hand out       bundle, untouched_notebooks, nbgrader_export
     hand in        grading
     new ones       new_exercise
@@ -18,10 +19,10 @@ from typing import Any
 
 _HOMES = {
     "Cell": "lesson",
-    "Course": "course",
+    "Course": "build_notebooks",
     "Lesson": "lesson",
     "LessonError": "lesson",
-    "Problem": "course",
+    "Problem": "build_notebooks",
     "read_lesson": "lesson",
 }
 

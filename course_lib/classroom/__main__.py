@@ -114,7 +114,7 @@ def _new_exercise(options) -> int:
 
 
 def _build(options) -> int:
-    from .course import Course
+    from .build_notebooks import Course
     from .lesson import LessonError
 
     course = Course(ROOT, all_exercises())
@@ -167,7 +167,7 @@ def _add_grade(commands) -> None:
 
 
 def _grade(options) -> int:
-    from course_lib.checks.sandbox.limits import Limits
+    from course_lib.checks.sandbox.resource_limits import Limits
 
     from .grading import grade
     from .grading.points import Deadline
@@ -221,8 +221,8 @@ def _add_preview(commands) -> None:
 
 def _preview(options) -> int:
     from .grading import grade
-    from .grading.exports import gradescope
     from .grading.points import PASSED
+    from .grading.score_tables import gradescope
     from .grading.settings import Settings
 
     warnings.simplefilter("ignore")
@@ -283,8 +283,8 @@ def _add_exports(commands) -> None:
 
 
 def _bundle(options) -> int:
+    from .build_notebooks import Course
     from .bundle import write_bundle
-    from .course import Course
 
     try:
         leaks = write_bundle(Course(ROOT, all_exercises()), options.out)

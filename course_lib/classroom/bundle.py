@@ -11,8 +11,8 @@ from pathlib import Path
 
 import nbformat
 
-from .course import Course
-from .leaks import leaks, shown_as_code
+from .answer_leaks import leaks, shown_as_code
+from .build_notebooks import Course
 from .untouched_notebooks import COPIES, untouched
 
 _HANDOUT = Path(__file__).parent / "handout"

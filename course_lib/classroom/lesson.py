@@ -16,7 +16,7 @@ from pathlib import Path
 
 import jupytext
 
-from .holes import answers, with_blanks, with_stubs
+from .strip_solutions import answers, with_blanks, with_stubs
 
 TAGS = frozenset({"nbval-ignore-output", "raises-exception", "nbval-skip"})
 

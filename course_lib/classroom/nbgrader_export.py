@@ -11,7 +11,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from .cell_ids import is_answer
-from .holes import BEGIN, NOT_ATTEMPTED, with_blanks
+from .strip_solutions import BEGIN, NOT_ATTEMPTED, with_blanks
 
 _CONFIG = '''\
 """nbgrader's configuration of this course: nbgrader's documentation has the whole list."""

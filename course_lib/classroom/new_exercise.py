@@ -25,10 +25,10 @@ from typing import Any
 import torch.distributed as dist
 
 from course_lib.checks import compare, inputs, reference, traffic_limits
-from course_lib.checks.answers import plain
+from course_lib.checks.call_answer import plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.shares import by_rank
+from course_lib.checks.rank_inputs import by_rank
 
 
 def _cases(rng: random.Random) -> list[Case]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 
 from .status import Homed, status
-from .status_shown import PASSED, Status
+from .status_table import PASSED, Status
 
 NAME = "START.md"
 _FOOT = """

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from course_lib.checks import progress
 
 from .cell_ids import answer_id, check_id
-from .holes import NOT_ATTEMPTED
-from .status_shown import BEGUN, CHANGED, OPEN, PASSED, Remark, Status, Step
+from .status_table import BEGUN, CHANGED, OPEN, PASSED, Remark, Status, Step
+from .strip_solutions import NOT_ATTEMPTED
 
 _KEPT = "kept"  # the folder for answers that were reset
 _OF_SOLUTIONS = Remark(

@@ -10,7 +10,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from .cell_ids import is_answer
-from .holes import BEGIN, with_blanks, with_stubs
+from .strip_solutions import BEGIN, with_blanks, with_stubs
 
 COPIES = ".release"
 

@@ -2,14 +2,14 @@
 
 To read in this order:
 
-    tiny_gpt        a GPT that still learns something; mixture: the same with experts
+    tiny_gpt        a GPT that still learns something; mixture_of_experts is the same with experts
     sorting_task    what it learns
-    nasty           small models with what breaks naive implementations
+    edge_cases      small models with what breaks naive implementations
     reference       training on one device
 """
 
-from .mixture import TinyMixtureGPT, tiny_mixture_gpt
-from .nasty import NASTY_MODELS
+from .edge_cases import NASTY_MODELS
+from .mixture_of_experts import TinyMixtureGPT, tiny_mixture_gpt
 from .reference import History, train
 from .sorting_task import batches, solved_share
 from .tiny_gpt import TinyGPT, tiny_gpt

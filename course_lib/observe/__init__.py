@@ -12,12 +12,12 @@ while things happen, and every number is a pure function of these.
 In the order in which to read, each line by itself:
 
     what is recorded    events, journal; calls for what an operator means, frames for whose line
-    on a rank           recorder, dispatch_hooks, stopwatch, threads; handles for who waits
+    on a rank           recorder, dispatch_hooks, stopwatch, threads; work_handles for who waits
       memory            memory_tracker, operator_effects
       races             buffers_in_flight, memory_overlap, operator_watch
-      other mistakes    argument_checks, gradients; silent_mistakes and event_wording say them
-    all ranks           trace; traffic, algorithms, matching, memory, arrivals
-      times             timeline, measured_timeline, hidden_communication, timing
+      other mistakes    argument_checks, cut_gradients; silent_mistakes and event_wording say them
+    all ranks           trace; traffic, collective_bytes, matching, wait_cycle, memory, arrivals
+      times             timeline, measured_timeline, hidden_communication, step_timing
       for Perfetto      chrome_trace
 """
 

@@ -22,9 +22,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import silent_mistakes
 from .buffers_in_flight import InFlightBuffers
 from .calls import Call
+from .cut_gradients import CutGradients
 from .events import CommEvent, Frame
 from .frames import learners
-from .gradients import CutGradients
 from .operator_effects import Effects, effects, tensors
 
 Warn = Callable[..., None]

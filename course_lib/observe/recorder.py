@@ -23,12 +23,12 @@ from . import argument_checks, calls
 from .dispatch_hooks import Around, DispatchHooks
 from .events import CommEvent, Frame, RankWarning
 from .frames import Stack, look
-from .handles import Handles
 from .journal import JournalWriter
 from .memory_tracker import MemoryTracker
 from .operator_watch import Watch
 from .stopwatch import Stopwatch
 from .threads import ThreadState, lock
+from .work_handles import Handles
 
 
 class Recorder:

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 from course_lib.text import table
 
-from .algorithms import sends
+from .collective_bytes import sends
 from .events import CommEvent
 
 Matrix = list[list[int]]
 
 
 class Traffic:
-    """Bytes between ranks; `course_lib.observe.algorithms` says how collectives are counted.
+    """Bytes between ranks; `course_lib.observe.collective_bytes` says how collectives are counted.
 
     sent[r], received[r]: bytes, by global rank. Their sums are equal: a message counts where it was
         sent, and for the rank that it was sent to.

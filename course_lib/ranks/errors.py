@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from course_lib import shown
+from course_lib import rich_display
 from course_lib.observe import Frame, RankWarning, Trace
 
 from .report_width import fitted
@@ -55,7 +55,7 @@ class _Told(BaseException):
 
     def _render_traceback_(self) -> list[str]:
         # IPython asks for this instead of printing the frames of the launcher.
-        shown.show(self)
+        rich_display.show(self)
         return [fitted(f"{self._title or type(self).__name__}: {self.report}")]
 
 

@@ -4,12 +4,12 @@ from collections import defaultdict
 
 from course_lib.observe import CommEvent, Frame, RankWarning, Trace
 
-from .diagnosis import SHIFTS_MESSAGES, Cause, advice, diagnose
+from .diagnosis import SHIFTS_MESSAGES, Cause, diagnose, exception_advice
 from .errors import Failure, RunRecord
 from .recorder_warnings import once_each
 from .report_width import clipped, fits, wrapped
 from .source_location import location_of, text_of
-from .watch import Outcome
+from .watchdog import Outcome
 from .wording import describe, plural, ranks_text
 
 _MOST_FRAMES = 3
@@ -99,7 +99,7 @@ def _what_happened(causes: dict[int, Failure]) -> list[str]:
         for depth, frame in enumerate(first.where[:_MOST_FRAMES]):
             lead = "    in " if depth == 0 else "    called from "
             lines.append(clipped(_with_source(lead + location_of(frame), frame)))
-        help_for_it = advice(first)
+        help_for_it = exception_advice(first)
         if not (first.where or help_for_it) and first.traceback:
             lines += ["    " + line for line in first.traceback.strip().splitlines()[-4:]]
         lines += [wrapped("    ", sentence, indent=6) for sentence in help_for_it]

@@ -43,7 +43,7 @@ def serve(
     confine: shuts each rank off before it reads its job (`launcher_client.Confine`).
     prelude: what a rank that is a fresh Python runs first.
     """
-    from . import rank as rank_module  # imports torch, once for all ranks
+    from . import rank_process as rank_module  # imports torch, once for all ranks
 
     rank_module.rehearse()
     gc.collect()

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from .rundir import RunDir
+from .run_directory import RunDir
 
 _SERVE = (
     "import socket, sys; from course_lib.ranks.launcher import serve; "

@@ -14,7 +14,7 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from . import capture
+from . import captured_output
 from .errors import RankError, RankInterrupt
 from .recorder_warnings import show_warnings
 from .run_ranks import collect
@@ -55,12 +55,12 @@ def _ranks_for(shell: Any) -> Any:
                 device=options.device,
             )
         except (RankError, RankInterrupt) as error:
-            capture.show(error.output, error.remarks)
+            captured_output.show(error.output, error.remarks)
             raise
         if options.out:
             shell.user_ns[options.out] = results
         shown = {rank: _shown(text, results[rank]) for rank, text in results.output.items()}
-        capture.show(shown, results.remarks)
+        captured_output.show(shown, results.remarks)
         show_warnings(results.warnings)
 
     return ranks

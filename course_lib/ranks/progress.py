@@ -6,7 +6,7 @@ The bar lives in a display that starts and ends empty, so the stored notebook ke
 import time
 from typing import Any
 
-from .rundir import RunDir
+from .run_directory import RunDir
 
 _SECONDS_BETWEEN_REPORTS = 0.1
 _SECONDS_BEFORE_BAR = 1.0

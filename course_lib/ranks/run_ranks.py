@@ -13,15 +13,15 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from . import capture, shipping, unsendable
-from .conclude import conclude
+from . import captured_output, serialization, unsendable
+from .collect_results import conclude
 from .devices import choose_devices
 from .errors import RankError, RankInterrupt, told_briefly
 from .launcher_client import running_launcher
 from .recorder_warnings import show_warnings
 from .results import RankResults
-from .rundir import RunDir
-from .watch import Watch
+from .run_directory import RunDir
+from .watchdog import Watch
 
 _MOST_RANKS = 256
 # Left over from torchrun or an earlier experiment, these would make a rank talk to someone else.
@@ -68,11 +68,11 @@ def run_ranks(
             start=start,
         )
     except (RankError, RankInterrupt) as error:
-        capture.show(error.output, error.remarks)
+        captured_output.show(error.output, error.remarks)
         raise
     if device == "auto" and (why := choose_devices(world_size, device).reason) != "gloo on the CPU":
         print(why)
-    capture.show(results.output, results.remarks)
+    captured_output.show(results.output, results.remarks)
     show_warnings(results.warnings)
     return results
 
@@ -103,7 +103,7 @@ def collect(
         raise ValueError(f'start must be "forkserver" or "spawn", not {start!r}')
     devices = choose_devices(world_size, device)
     call = _pack_call(fn, args, kwargs or {})
-    own = [shipping.pack(each) for each in by_rank or ()]
+    own = [serialization.pack(each) for each in by_rank or ()]
     remarks = _large(call, fn, args, kwargs or {})
 
     with _one_at_a_time, told_briefly("the run was being prepared, or brought to its end."):
@@ -174,7 +174,7 @@ def _validate(fn: Any, world_size: Any, timeout: Any, observe: Any) -> None:
 
 def _pack_call(fn: Callable, args: tuple, kwargs: dict[str, Any]) -> bytes:
     try:
-        return shipping.pack((fn, args, kwargs))
+        return serialization.pack((fn, args, kwargs))
     except Exception as problem:
         raise ValueError(
             f"{getattr(fn, '__name__', 'the function')} uses something that cannot be sent to "

@@ -9,7 +9,7 @@ from typing import Any
 
 from course_lib.text import listed
 
-from . import shipping
+from . import serialization
 
 LARGE = 50 * 10**6  # bytes of a call that are worth a remark
 _DEEPEST = 6
@@ -38,7 +38,7 @@ def large_parts(fn: Callable, args: tuple, kwargs: dict[str, Any]) -> str:
     """`data` in line 4 (80 MB) and ...: what makes a call large, the largest first."""
     sizes: dict[str, int] = {}
     for part in _parts_of_call(fn, args, kwargs):
-        size = len(shipping.pack(part.value))
+        size = len(serialization.pack(part.value))
         if size > LARGE // 10:
             sizes[str(part)] = max(size, sizes.get(str(part), 0))
     ranked = sorted(sizes, key=sizes.__getitem__, reverse=True)
@@ -56,7 +56,7 @@ def _inside(parts: Iterator[Part], seen: set[int], depth: int) -> Part | None:
 
 def _can_be_sent(value: Any) -> bool:
     try:
-        shipping.pack(value)
+        serialization.pack(value)
     except Exception:
         return False
     return True

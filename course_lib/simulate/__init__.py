@@ -4,26 +4,34 @@ In the order in which to read, each line by itself:
 
     machines       hardware, cluster
     collectives    costs, collectives; data_parallel and convnets for a step that overlaps
-    models         transformer, mixture, models
-    memory         memory, offload; calculators for what DeepSpeed and Megatron print
-    schedules      engine, pipeline; blocking for sends that wait
-    decisions      memory_jobs, pipeline_jobs: all ways to run a job, and what each costs
-    recordings     programs, transfers, replaying
+    models         transformer, mixture_of_experts, models
+    memory         memory, offload; memory_calculators for what DeepSpeed and Megatron print
+    schedules      engine, pipeline; blocking_sends for sends that wait
+    decisions      memory_choices, pipeline_choices: all ways to run a job, and what each costs
+    recordings     rank_programs, transfers, replaying
     planning       planner, plan_search, plan_remedies, plans
-      what it adds up   software, training_programs; plan_stages, plan_memory, plan_traffic,
+      what it adds up   planner_assumptions, frameworks; plan_stages, plan_memory, plan_traffic,
                         layer_traffic, plan_time
       is it right?      published, accuracy; published_run, published_megatron,
                         published_megatron_core, published_dense, published_experts
-      your own          contest, scoring, rules_of_thumb
+      your own          planner_contest, planner_scores, rules_of_thumb
 """
 
 from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Span, Timeline, Track
 from course_lib.techniques.mesh import Mesh
 
 from . import costs
-from .blocking import Hang, simulate_blocking
+from .blocking_sends import Hang, simulate_blocking
 from .cluster import CLUSTERS, Cluster, dgx_a100, dgx_a100_40gb, dgx_h100, dgx_h200, v100_32gb
 from .collectives import ALGORITHMS, collective_seconds, hierarchical_all_reduce
+from .frameworks import (
+    DEEPSPEED_2021,
+    MEGATRON_2021,
+    MEGATRON_2022,
+    MEGATRON_CORE,
+    MODERN,
+    NEMO_AUTOMODEL,
+)
 from .hardware import DEVICES, LINKS, Device, Link, fit_link
 from .memory import (
     FP32_ADAM,
@@ -36,22 +44,14 @@ from .memory import (
     model_state_bytes,
     step_traffic_elements,
 )
-from .mixture import Mixture
+from .mixture_of_experts import Mixture
 from .models import MODELS
 from .offload import Offloaded, offload_optimizer
 from .pipeline import simulate
 from .planner import plan
+from .planner_assumptions import Software
 from .plans import Plan, Plans
 from .replaying import replay
-from .software import Software
-from .training_programs import (
-    DEEPSPEED_2021,
-    MEGATRON_2021,
-    MEGATRON_2022,
-    MEGATRON_CORE,
-    MODERN,
-    NEMO_AUTOMODEL,
-)
 from .transformer import Transformer, training_days
 
 __all__ = [

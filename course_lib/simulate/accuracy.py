@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 from course_lib.text import table
 
+from .frameworks import MEGATRON_2021
+from .planner_assumptions import Software
 from .plans import Plan
 from .published import MEGATRON_TABLE_1, RUNS, Run
-from .software import Software
-from .training_programs import MEGATRON_2021
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
 from .memory import Recompute
-from .mixture import Mixture
+from .mixture_of_experts import Mixture
 from .plan_traffic import nodes_of_group, ring_seconds, swap_seconds
-from .software import Software
+from .planner_assumptions import Software
 from .transformer import Transformer
 
 

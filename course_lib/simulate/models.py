@@ -12,7 +12,7 @@ llm-foundry, scripts/train/yamls/pretrain; Jiang et al. 2024 (Mixtral); DeepSeek
 2025; Kimi Team 2025.
 """
 
-from .mixture import Mixture
+from .mixture_of_experts import Mixture
 from .transformer import Transformer
 
 _MEGATRON = {  # billions of parameters: layers, hidden, heads

@@ -11,7 +11,7 @@ from course_lib.techniques.mesh import Mesh
 
 from .memory import Recompute, StateBytes, model_state_bytes
 from .plan_stages import Held, expert_replicas, replicas
-from .software import Software
+from .planner_assumptions import Software
 from .transformer import Transformer
 
 

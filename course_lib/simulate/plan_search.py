@@ -13,12 +13,12 @@ from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
 from .memory import Recompute, StateBytes
-from .mixture import Mixture
+from .mixture_of_experts import Mixture
 from .plan_memory import Footprint, footprint, saved_by_stage
 from .plan_stages import Held, stage_layers, stage_parameters
 from .plan_time import LayerSeconds, StageTimes, layer_seconds
+from .planner_assumptions import Software
 from .plans import GB, Plan, Refused
-from .software import Software
 from .transformer import Transformer
 
 OVER = "cannot be split evenly over"

@@ -14,7 +14,7 @@ from .layer_traffic import LayerTraffic
 from .memory import Recompute, StateBytes
 from .plan_stages import Held
 from .plan_traffic import Replicas, send_seconds
-from .software import Software
+from .planner_assumptions import Software
 from .transformer import Transformer
 
 

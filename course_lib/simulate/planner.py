@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
+from .frameworks import MODERN
 from .memory import MEGATRON_BF16, Recompute, StateBytes
 from .plan_remedies import remedies
 from .plan_search import Search
+from .planner_assumptions import Software
 from .plans import Plan, Plans, Refused
-from .software import Software
-from .training_programs import MODERN
 from .transformer import Transformer
 
 ZERO_STAGES = (0, 1, 2, 3)

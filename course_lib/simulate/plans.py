@@ -10,7 +10,7 @@ from .cluster import Cluster
 from .memory import Recompute
 from .plan_memory import Footprint
 from .plan_time import StepTime
-from .software import Software
+from .planner_assumptions import Software
 from .transformer import Transformer
 
 GB = 10**9

@@ -11,10 +11,10 @@ from dataclasses import replace
 from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster, dgx_a100, dgx_a100_40gb, dgx_h100
+from .frameworks import FLASH_ATTENTION_1, GATHERED_CONTEXT, MODERN
 from .memory import MEGATRON_BF16, MIXED_ADAM
 from .models import MODELS
 from .published_run import Run
-from .training_programs import FLASH_ATTENTION_1, GATHERED_CONTEXT, MODERN
 
 LLAMA_65B = Run(
     name="LLaMA 65B",

@@ -9,11 +9,11 @@ from dataclasses import replace
 from course_lib.techniques.mesh import Mesh
 
 from .cluster import dgx_h100
+from .frameworks import DEEPSEEK_V3, NEMO_AUTOMODEL
 from .hardware import GB, Link
 from .memory import MIXED_ADAM, StateBytes
 from .models import MODELS
 from .published_run import Run
-from .training_programs import DEEPSEEK_V3, NEMO_AUTOMODEL
 
 _NEMO = (  # model, devices, pipeline, expert, chunks, batch, microbatch, stage, seconds of a step
     ("DeepSeek-V3", 1024, 4, 64, 8, 8192, 1, 1, 37.87),

@@ -6,16 +6,16 @@ from dataclasses import replace
 from course_lib.techniques.mesh import Mesh
 
 from .cluster import dgx_a100
-from .hardware import GB, Link
-from .memory import MEGATRON_BF16, MEGATRON_FP16, Recompute
-from .models import MODELS
-from .published_run import Run
-from .training_programs import (
+from .frameworks import (
     DEEPSPEED_2021,
     MEGATRON_2021,
     MEGATRON_2022,
     MEGATRON_DEEPSPEED,
 )
+from .hardware import GB, Link
+from .memory import MEGATRON_BF16, MEGATRON_FP16, Recompute
+from .models import MODELS
+from .published_run import Run
 
 _TABLE_1 = (  # model, tensor, pipeline, devices, batch, TFLOP/s; microbatch and chunks as scripted
     ("1.7B", 1, 1, 32, 512, 137, 16, 1),

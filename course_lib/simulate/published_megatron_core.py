@@ -11,10 +11,10 @@ from dataclasses import replace
 from course_lib.techniques.mesh import Mesh
 
 from .cluster import dgx_h100
+from .frameworks import EIGHT_BITS, MEGATRON_CORE
 from .memory import MEGATRON_BF16, MIXED_ADAM
 from .models import MODELS
 from .published_run import Run
-from .training_programs import EIGHT_BITS, MEGATRON_CORE
 
 _TABLES = (
     # model, tensor, context, pipeline, chunks, microbatch, and of each size:

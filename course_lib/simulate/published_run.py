@@ -8,8 +8,8 @@ from .cluster import Cluster
 from .hardware import GB
 from .memory import Recompute, StateBytes
 from .planner import plan
+from .planner_assumptions import Software
 from .plans import Plan, Plans
-from .software import Software
 from .transformer import Transformer
 
 

@@ -27,7 +27,7 @@ from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Timeline, Track
 from .cluster import Cluster
 from .collectives import collective_seconds
 from .engine import NOTHING, Lane, Run, Stuck, run
-from .programs import Computed, Program, Work, read_programs
+from .rank_programs import Computed, Program, Work, read_programs
 from .transfers import Recording, Transfer, describe, transfers_of
 
 _Moved = tuple[int, Any, Any]  # task, name, and the recorded event if it was one

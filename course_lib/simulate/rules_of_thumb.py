@@ -1,7 +1,7 @@
 """Planners that follow one rule: each gives a way to train its bytes, and a number to order it by.
 
-They are asked as `contest.py` says, and price what is the rule's first choice lowest. Memory is
-counted by formulas, with a twentieth of it left free.
+They are asked as `planner_contest.py` says, and price what is the rule's first choice lowest.
+Memory is counted by formulas, with a twentieth of it left free.
 """
 
 _SPARE = 1.05

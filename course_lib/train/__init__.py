@@ -5,6 +5,6 @@
     torchrun --nproc-per-node 8 -m course_lib.train --context 4 --data 2
 
 `options` is what can be asked for, `loop` what every rank does; what survives is in
-`course_lib.techniques.checkpoints.resumable`. `watched_server` trains with a parameter server, for
-lesson 01.
+`course_lib.techniques.checkpoints.resumable`. `parameter_server_experiment` trains with a
+parameter server, for lesson 01.
 """

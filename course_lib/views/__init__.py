@@ -2,13 +2,14 @@
 
 By what they show:
 
-    how they are made    view, drawing, charts, palette, units; explore for sliders; live/: scripts
+    how they are made    view, svg_drawing, charts, palette, units; widgets; live/ has the scripts
 
     messages             traffic_bars, traffic_matrix, moving_values, ring_steps; hang, source_lines
-    times                schedule_gantt, schedule_explorer, replay_explorer, overlap, step_times
+    times                gantt_chart, schedule_explorer, replay_explorer, overlap, step_times
     memory               memory_bars, memory_curves, zero_explorer, zero_step, number_range
     costs                cost_curves, scaling_curves, ratio_curves, plan_explorer, mesh_links
-    servers              key_owners, chain_replication, staleness, worker_timelines, loss_curves
-    parts of a model     sharding, context_explorer, expert_loads
+    servers              key_owners, chain_replication, staleness, parameter_server_timelines,
+                         loss_curves
+    parts of a model     tensor_parallel_layer, context_explorer, expert_loads
     a verdict            verdict_card
 """

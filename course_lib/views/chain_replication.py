@@ -7,8 +7,8 @@ OSDI 2014, section 4.4): the server hands a push on, and acknowledges it when th
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .drawing import SMALL, WIDTH, Picture
 from .palette import OPERATIONS, SEND, WAITS, Fill
+from .svg_drawing import SMALL, WIDTH, Picture
 from .view import View
 
 _WHO = ("worker", "server", "replica")

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from .drawing import SMALL, WIDTH, Picture, Point, width
 from .palette import Fill, Stroke
+from .svg_drawing import SMALL, WIDTH, Picture, Point, width
 
 Text = Callable[[float], str]
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from course_lib.text import counted, listed, table
 
-from .drawing import SMALL, WIDTH, Picture
-from .explore import Control, Explorer, explore
 from .palette import QUIET, RANKS, Fill
+from .svg_drawing import SMALL, WIDTH, Picture
 from .view import View
+from .widgets import Control, Explorer, explore
 
 TOKENS = 24
 ALL = -1  # instead of a step

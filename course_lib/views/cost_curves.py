@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from .charts import Field, decades, name_curves
-from .drawing import Picture
 from .palette import STROKES, strokes
+from .svg_drawing import Picture
 from .units import size_text, time_text
 from .view import View
 

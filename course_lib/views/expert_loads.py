@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from course_lib.text import table
 
-from .drawing import SMALL, WIDTH, Picture
-from .explore import Control, Explorer, explore
 from .palette import PAPER, RANKS, Fill
+from .svg_drawing import SMALL, WIDTH, Picture
 from .view import View
+from .widgets import Control, Explorer, explore
 
 Step = Sequence[Sequence[int]]
 _SERVED, _DROPPED = Fill("#0072b2", ink=PAPER), Fill("#d55e00", "//", PAPER)

@@ -5,10 +5,11 @@ import math
 from collections.abc import Mapping
 
 from course_lib.observe import CommEvent, Frame, Trace
+from course_lib.observe.wait_cycle import wait_cycle
 from course_lib.text import listed
 
-from .drawing import SMALL, WIDTH, Picture, Point, width
 from .palette import Fill
+from .svg_drawing import SMALL, WIDTH, Picture, Point, width
 from .view import View
 
 LARGEST = 12  # ranks whose lines can be read
@@ -30,7 +31,8 @@ def hang(
     edges = {rank: found for rank, event in waits.items() if (found := _for_whom(event, trace))}
     if not edges or trace.world_size > LARGEST:
         return None
-    circle = _circle(edges)
+    first = {rank: others[0] for rank, others in edges.items()}
+    circle = next(filter(None, (wait_cycle(rank, first) for rank in edges)), [])
     doing = {
         rank: _doing(waits[rank]) if rank in waits else elsewhere.get(rank, "has returned")
         for rank in range(trace.world_size)
@@ -55,18 +57,6 @@ def _for_whom(event: CommEvent, trace: Trace) -> list[int]:
     for group in trace.match().groups:
         if group.group == event.group and group.divergence is not None:
             return [rank for rank in group.ranks if rank not in group.divergence.calls]
-    return []
-
-
-def _circle(edges: Mapping[int, list[int]]) -> list[int]:
-    """Ranks each of which waits for the next, and the last for the first."""
-    for start in edges:
-        path, rank = [start], start
-        while rank in edges:
-            rank = edges[rank][0]
-            if rank in path:
-                return path[path.index(rank) :]
-            path.append(rank)
     return []
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from course_lib.text import table
 
-from .drawing import SMALL, WIDTH, Picture, width
 from .palette import RANKS, Fill
+from .svg_drawing import SMALL, WIDTH, Picture, width
 from .view import View
 
 Owners = Sequence[int]

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from course_lib.text import table
 
 from .charts import Field, name_curves, round_numbers
-from .drawing import Picture
 from .palette import strokes
+from .svg_drawing import Picture
 from .view import View
 
 Run = tuple[Sequence[float], Sequence[float]]

@@ -6,8 +6,8 @@ from course_lib.observe import Memory
 from course_lib.text import table
 
 from .charts import Field, round_numbers, stack
-from .drawing import SMALL, WIDTH, Picture, width
 from .palette import INK, MEMORY, PAPER
+from .svg_drawing import SMALL, WIDTH, Picture, width
 from .units import size_text
 from .view import View
 

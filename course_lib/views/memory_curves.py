@@ -7,8 +7,8 @@ from course_lib.observe import Memory, MemoryCurve
 from course_lib.text import table
 
 from .charts import Field, round_numbers
-from .drawing import SMALL, WIDTH, Picture
 from .palette import MEMORY
+from .svg_drawing import SMALL, WIDTH, Picture
 from .units import size_text, time_text
 from .view import View
 

@@ -6,10 +6,10 @@ from typing import Any
 from course_lib.techniques.mesh import AXES, Mesh, node_of
 from course_lib.text import counted, listed
 
-from .drawing import SMALL, WIDTH, Picture, width
-from .explore import Control, Explorer, explore
 from .palette import PAPER, STEP, Fill
+from .svg_drawing import SMALL, WIDTH, Picture, width
 from .view import View
+from .widgets import Control, Explorer, explore
 
 LARGEST = 64  # ranks
 _SENDS = {

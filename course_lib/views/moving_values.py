@@ -15,12 +15,12 @@ from course_lib.observe import CommEvent, Trace
 from course_lib.text import counted
 
 from .charts import Field
-from .drawing import SMALL, WIDTH, Picture, width
-from .explore import Control, Explorer, explore
 from .palette import QUIET, RANKS, Fill
 from .source_lines import SourceLines
+from .svg_drawing import SMALL, WIDTH, Picture, width
 from .units import size_text
 from .view import View
+from .widgets import Control, Explorer, explore
 
 Values = Sequence[float]
 Arrived = Mapping[int, Sequence[Values]]

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from .charts import Field, name_curves, round_numbers, whole_numbers
-from .drawing import Picture
 from .palette import STROKES, Fill
+from .svg_drawing import Picture
 from .units import power_of_2
 from .view import View
 

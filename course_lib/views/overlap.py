@@ -9,8 +9,8 @@ from course_lib.simulate.data_parallel import Layer, bucket_layers, data_paralle
 from course_lib.text import counted
 
 from .charts import Field, round_numbers
-from .drawing import SMALL, WIDTH, Picture, width
 from .palette import OPERATIONS, STEP
+from .svg_drawing import SMALL, WIDTH, Picture, width
 from .units import size_text, time_text
 from .view import View
 

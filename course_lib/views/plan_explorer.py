@@ -6,11 +6,11 @@ from course_lib.simulate.planner import plan
 from course_lib.simulate.plans import Plan, Plans
 
 from .charts import Field, round_numbers, stack
-from .drawing import SMALL, Picture
-from .explore import Control, Explorer, explore
 from .palette import MEMORY, STEP
+from .svg_drawing import SMALL, Picture
 from .units import size_text, time_text
 from .view import View, said
+from .widgets import Control, Explorer, explore
 
 SHOWN = (
     *("GPT-2 1.5B", "7.5B", "Mixtral 8x7B", "LLaMA 65B", "GPT-3 175B", "Llama 3 405B"),

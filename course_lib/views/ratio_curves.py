@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from .charts import Field, name_curves, round_numbers
-from .drawing import Picture, Point
 from .palette import STROKES, strokes
+from .svg_drawing import Picture, Point
 from .view import View
 
 

@@ -9,12 +9,12 @@ from course_lib.observe import Trace
 from course_lib.simulate.cluster import dgx_a100
 from course_lib.simulate.collectives import ALGORITHMS
 from course_lib.simulate.hardware import LINKS
-from course_lib.simulate.programs import Computed
+from course_lib.simulate.rank_programs import Computed
 from course_lib.simulate.replaying import replay
 
-from .explore import Control, Explorer, explore
-from .schedule_gantt import schedule_gantt
+from .gantt_chart import gantt_chart
 from .view import View
+from .widgets import Control, Explorer, explore
 
 # On the first messages take long enough to be seen.
 _INSIDE, _BETWEEN = "10 GbE", "InfiniBand HDR"
@@ -46,7 +46,7 @@ def replayed(
     if any(timeline.busy):
         how = "as fast as here" if speed == 1 else f"{speed:g} times as fast as here"
         where += f", devices {how}"
-    return schedule_gantt(timeline, where, unit="s", node=devices_per_node)
+    return gantt_chart(timeline, where, unit="s", node=devices_per_node)
 
 
 def replay_explorer(trace: Trace, compute: Sequence[Computed] | None = None) -> Explorer:

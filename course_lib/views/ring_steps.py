@@ -13,8 +13,8 @@ has it (Patarasuk & Yuan, JPDC 69(2), 2009).
 import math
 from dataclasses import dataclass
 
-from .drawing import SMALL, WIDTH, Picture, Point
 from .palette import PAPER, Fill
+from .svg_drawing import SMALL, WIDTH, Picture, Point
 from .view import View
 
 _SIDE = 46  # pixels from an arrow to its words

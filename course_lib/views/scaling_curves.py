@@ -8,11 +8,11 @@ from course_lib.simulate.collectives import collective_seconds
 from course_lib.text import table as text_table
 
 from .charts import Field, decades, name_curves, round_numbers
-from .drawing import WIDTH, Picture
-from .explore import Control, Explorer, explore
 from .palette import STROKES, strokes
+from .svg_drawing import WIDTH, Picture
 from .units import size_text, time_text
 from .view import View
+from .widgets import Control, Explorer, explore
 
 Best = Literal["least", "most"]
 _CHOOSE: Mapping[Best, Callable] = {"least": min, "most": max}

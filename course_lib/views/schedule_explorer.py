@@ -8,10 +8,10 @@ from course_lib.observe.timeline import Timeline
 from course_lib.simulate.pipeline import simulate
 from course_lib.techniques import schedules
 
-from .drawing import WIDTH, Picture
-from .explore import Control, Explorer, explore
-from .schedule_gantt import held_by_rank, length_text, schedule_gantt
+from .gantt_chart import gantt_chart, held_by_rank, length_text
+from .svg_drawing import WIDTH, Picture
 from .view import View, said
+from .widgets import Control, Explorer, explore
 
 Table = Sequence[Sequence[schedules.Op]]
 KINDS: dict[str, Callable[[int, int, int], Table]] = {
@@ -74,7 +74,7 @@ def pipeline_timeline(
 
 
 def _drawn(tables: Mapping[str, Table], timelines: Mapping[str, Timeline]) -> View:
-    view = schedule_gantt(timelines)
+    view = gantt_chart(timelines)
     for name, timeline in timelines.items():
         of = f" ({name})" if len(timelines) > 1 else ""
         memory = " ".join(f"{amount:.3g}" for amount in held_by_rank(timeline))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from course_lib.observe import Frame
 
-from .drawing import Picture
+from .svg_drawing import Picture
 
 _WHOLE, _NEAR = 40, 8  # lines of a function that is kept whole, else so many around the one
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .charts import Field, round_numbers, whole_numbers
-from .drawing import SMALL, WIDTH, Picture, width
-from .explore import Control, Explorer, explore
 from .palette import PAPER, WAITS, Fill
+from .svg_drawing import SMALL, WIDTH, Picture, width
 from .view import View
+from .widgets import Control, Explorer, explore
 
 _FILLS = {"computes": Fill("#0072b2", ink=PAPER), "waits": WAITS}
 _STALE = Fill("#d55e00")

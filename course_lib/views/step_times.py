@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from .charts import Field, round_numbers
-from .drawing import WIDTH, Picture, width
 from .palette import SERIES, Fill
+from .svg_drawing import WIDTH, Picture, width
 from .view import View
 
 _ROW = 30  # pixels

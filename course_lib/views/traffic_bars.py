@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from course_lib.observe import Traffic
 
 from .charts import Field, round_numbers
-from .drawing import SMALL, Picture, width
 from .palette import SERIES
+from .svg_drawing import SMALL, Picture, width
 from .units import size_text
 from .view import View
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from course_lib.observe import Trace
 
-from .drawing import SMALL, WIDTH, Picture, wrapped
 from .palette import Fill, shade
+from .svg_drawing import SMALL, WIDTH, Picture, wrapped
 from .view import View
 
 _LEFT = 60  # pixels for the names of rows

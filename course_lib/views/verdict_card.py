@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .drawing import WIDEST
+from .svg_drawing import WIDEST
 
 _PASSED, _FAILED = "#2da44e", "#d9730d"  # of the edge and the mark, on the page of either theme
 _MOST = 4000  # letters of what ranks have printed or reported

@@ -12,7 +12,7 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from .drawing import WIDEST, WIDTH, Picture
+from .svg_drawing import WIDEST, WIDTH, Picture
 
 if TYPE_CHECKING:  # half a second to load, which a page of our own pictures has not
     from matplotlib.figure import Figure

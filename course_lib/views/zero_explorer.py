@@ -15,10 +15,10 @@ from course_lib.simulate.memory import (
 )
 from course_lib.simulate.models import MODELS as ALL_MODELS
 
-from .explore import Control, Explorer, explore
 from .memory_bars import memory_bars
 from .units import count_text
 from .view import View
+from .widgets import Control, Explorer, explore
 
 YOURS = "yours"
 MODELS = ("GPT-2 1.5B", "7.5B", "GPT-3 175B", "1T")

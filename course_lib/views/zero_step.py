@@ -14,11 +14,11 @@ from course_lib.simulate.memory import MIXED_ADAM
 from course_lib.simulate.models import MODELS
 from course_lib.text import listed, table
 
-from .drawing import SMALL, WIDTH, Picture
-from .explore import Control, Explorer, explore
 from .palette import RANKS
+from .svg_drawing import SMALL, WIDTH, Picture
 from .units import size_text
 from .view import View
+from .widgets import Control, Explorer, explore
 
 STAGES = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3")
 LAYERS = 4

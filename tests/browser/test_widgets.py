@@ -4,7 +4,7 @@ import nbformat
 import pytest
 from playwright.sync_api import expect
 
-from course_lib.views.drawing import WIDEST
+from course_lib.views.svg_drawing import WIDEST
 from tests.browser.lab import Lab, find_browser
 
 pytestmark = pytest.mark.skipif(
@@ -15,8 +15,8 @@ SHOW = """\
 import time
 
 from course_lib.observe import Frame
-from course_lib.views.drawing import Picture
-from course_lib.views.explore import explore
+from course_lib.views.svg_drawing import Picture
+from course_lib.views.widgets import explore
 from course_lib.views.source_lines import SourceLines
 from course_lib.views.view import View
 

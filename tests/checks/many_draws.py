@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from course_lib.checks import seeds
-from course_lib.checks.check_here import run_briefly
+from course_lib.checks.check_in_kernel import run_briefly
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.judging import judge_case
 from course_lib.checks.known_answers import KnownAnswer, known_answers

@@ -7,7 +7,7 @@ import pytest
 
 from course_lib.checks import known_answers, seeds
 from course_lib.checks.__main__ import main
-from course_lib.checks.check_here import run_check
+from course_lib.checks.check_in_kernel import run_check
 from course_lib.checks.known_answers import KnownAnswer, Rejection, all_known_answers, reject
 from course_lib.checks.registry import all_exercises
 from tests.sampling import EVERY

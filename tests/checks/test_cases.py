@@ -9,8 +9,8 @@ import torch
 from course_lib.checks import compare, reference, seeds, tolerance
 from course_lib.checks.exercise import Case, Exercise
 from course_lib.checks.laws._snapshot import leaves
+from course_lib.checks.rank_inputs import share
 from course_lib.checks.registry import all_exercises
-from course_lib.checks.shares import share
 
 EXERCISES = all_exercises()
 DRAWS = 20

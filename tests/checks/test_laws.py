@@ -12,13 +12,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
-from course_lib.checks import marks, reference
-from course_lib.checks.answers import call_with_own_tensor, plain
-from course_lib.checks.check_here import run_check
+from course_lib.checks import profiler_labels, reference
+from course_lib.checks.call_answer import call_with_own_tensor, plain
+from course_lib.checks.case_inputs import spread
+from course_lib.checks.check_in_kernel import run_check
 from course_lib.checks.compare import mismatch
 from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.inputs import spread
 from course_lib.checks.laws import all_laws
 
 HINTS = ("one", "two", "three")
@@ -544,12 +544,12 @@ def one_by_one(answer, case: Case) -> Any:
     """`answer()` returns arrived(tensor), called for each number, and finish()."""
     numbers = [number.reshape(1).clone() for number in case.data["inputs"][0]]
     arrived, finish = answer()
-    with record_function(marks.BACKWARD):
+    with record_function(profiler_labels.BACKWARD):
         for place, number in enumerate(numbers):
-            marks.ready(place, number.nbytes)
+            profiler_labels.ready(place, number.nbytes)
             arrived(number)
-    marks.moment(marks.label_of("pass"))
-    with marks.meanwhile("the last thing runs", "all_reduce 3"):
+    profiler_labels.moment(profiler_labels.label_of("pass"))
+    with profiler_labels.meanwhile("the last thing runs", "all_reduce 3"):
         pass
     finish()
     return plain(torch.cat(numbers))

@@ -10,10 +10,10 @@ import numpy
 import pytest
 import torch
 
-from course_lib.checks import compare, inputs, reference
-from course_lib.checks.answers import plain
+from course_lib.checks import case_inputs, compare, reference
+from course_lib.checks.call_answer import plain
 
-THREE = dict(enumerate(inputs.by_powers_of_ten(3, 6)))  # sum: 111, 222, ..., 666
+THREE = dict(enumerate(case_inputs.by_powers_of_ten(3, 6)))  # sum: 111, 222, ..., 666
 SUM = reference.total(THREE)
 
 
@@ -80,7 +80,7 @@ def test_a_different_cause_in_each_element_is_told_of_the_first():
 
 
 def test_half_of_a_sum_is_an_average_and_twice_an_average_is_a_sum():
-    two = dict(enumerate(inputs.spread(random.Random(1), 2, 9)))
+    two = dict(enumerate(case_inputs.spread(random.Random(1), 2, 9)))
     summed, averaged = reference.total(two), reference.total(two, average=True)
     assert likely(two[0] / 2 + two[1] / 2, summed) == (
         "exactly half the reference: you averaged a sum"
@@ -116,7 +116,7 @@ def test_lookalikes_are_named():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
 @pytest.mark.parametrize("n", [1, 2, 4, 5, 8])
 def test_sums_in_any_order_are_accepted(dtype, n):
-    tensors = inputs.spread(random.Random(n), n, 1003, dtype)
+    tensors = case_inputs.spread(random.Random(n), n, 1003, dtype)
     want = reference.total(dict(enumerate(tensors)))
     for order in (tensors, tensors[::-1], tensors[1:] + tensors[:1]):
         running = order[0].clone()
@@ -222,12 +222,12 @@ def test_precision_that_was_lost_is_named():
     ("dtype", "name"), [(torch.float64, "float64"), (torch.float32, "float32")]
 )
 def test_whole_numbers_that_went_through_a_float(dtype, name):
-    big = dict(enumerate(inputs.spread(random.Random(3), 3, 5, torch.int64)))
+    big = dict(enumerate(case_inputs.spread(random.Random(3), 3, 5, torch.int64)))
     got = sum(tensor.to(dtype) for tensor in big.values()).to(torch.int64)
     said = f"right to the digits that {name} has: whole numbers went through that dtype"
     assert said in likely(got, reference.total(big))
 
 
 def test_whole_numbers_of_a_sum_without_a_part():
-    big = dict(enumerate(inputs.spread(random.Random(3), 3, 5, torch.int64)))
+    big = dict(enumerate(case_inputs.spread(random.Random(3), 3, 5, torch.int64)))
     assert "the part of rank 1 is missing" in likely(big[0] + big[2], reference.total(big))

@@ -7,9 +7,9 @@ import pytest
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Observation
 from course_lib.checks.run_answer import Crossed, Job, Outcome
-from course_lib.checks.sandbox import grading, loopback_traffic
-from course_lib.checks.sandbox.grading import Grader
-from course_lib.checks.sandbox.program import Piece, Program
+from course_lib.checks.sandbox import loopback_traffic
+from course_lib.checks.sandbox.answer_program import Piece, Program
+from course_lib.checks.sandbox.grader import Grader
 from course_lib.checks.whole_check import examine_briefly
 from course_lib.observe import CommEvent, Trace
 
@@ -91,7 +91,7 @@ EXERCISE = Exercise(
 @pytest.fixture(scope="module")
 def verdict():
     with pytest.MonkeyPatch.context() as patch, Grader() as grader:
-        patch.setattr(grading, "examine", examine_briefly)
+        patch.setattr(grader, "examine", examine_briefly)
         if not grader.isolated:
             pytest.skip("this system has no namespaces to give")
 

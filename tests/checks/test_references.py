@@ -2,7 +2,7 @@
 
 from course_lib.checks.exercises.nb01_parameter_server import released, ring_owners
 from course_lib.checks.exercises.nb05_pipeline_parallel import stuck_ranks
-from course_lib.simulate.blocking import Hang, simulate_blocking
+from course_lib.simulate.blocking_sends import Hang, simulate_blocking
 from course_lib.techniques.parameter_server import Progress
 from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b
 

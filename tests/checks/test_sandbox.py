@@ -15,14 +15,14 @@ import torch
 import __main__
 import course_lib
 from course_lib.checks import forbidden_operations, seeds
-from course_lib.checks.answers import Call, Other
+from course_lib.checks.call_answer import Call, Other
 from course_lib.checks.exercise import Breach, Observation
 from course_lib.checks.laws import all_laws
 from course_lib.checks.registry import all_exercises
 from course_lib.checks.run_answer import Job, Outcome, Trouble
-from course_lib.checks.sandbox import fork_server, grading, library, names, transport
-from course_lib.checks.sandbox.library import write_library
-from course_lib.checks.sandbox.program import Piece, Program, Undefined, define
+from course_lib.checks.sandbox import fork_server, grader, library_copy, names, safe_serialization
+from course_lib.checks.sandbox.answer_program import Piece, Program, Undefined, define
+from course_lib.checks.sandbox.library_copy import write_library
 from course_lib.checks.sandbox.slicing import names_of, needed_statements, statements
 from course_lib.observe import CommEvent, Frame, RankWarning, Trace
 from course_lib.ranks import RankTimeout
@@ -64,7 +64,7 @@ def packed(description, payload=b"") -> bytes:
     ids=repr,
 )
 def test_plain_values_arrive_as_they_were(value):
-    (got,) = transport.load(transport.dump(outcome(value))).observations[0].values
+    (got,) = safe_serialization.load(safe_serialization.dump(outcome(value))).observations[0].values
     if isinstance(value, torch.Tensor):
         assert got.dtype == value.dtype
         assert torch.equal(got, value.resolve_conj())
@@ -78,10 +78,10 @@ def test_events_traps_and_troubles_arrive_as_they_were():
     before = Outcome(
         [Observation([1, 2], Trace(2, [EVENT], [WARNING]), [WARNING], [Breach(0, "a")])]
     )
-    assert transport.load(transport.dump(before)) == before
+    assert safe_serialization.load(safe_serialization.dump(before)) == before
     trouble = Outcome(trouble=Trouble("stuck", "a report", [WARNING]))
     trouble.trouble.run_error = RankTimeout("a report", {}, RunRecord(2))
-    got = transport.load(transport.dump(trouble))
+    got = safe_serialization.load(safe_serialization.dump(trouble))
     assert got == trouble
     assert got.trouble.run_error is None
 
@@ -93,11 +93,11 @@ class Evil:
 
 @pytest.mark.parametrize("value", [Evil(), print, Evil, object(), b"bytes", lambda: 0, 1j])
 def test_anything_else_becomes_the_name_of_its_kind(value):
-    (got,) = transport.load(transport.dump(outcome(value))).observations[0].values
+    (got,) = safe_serialization.load(safe_serialization.dump(outcome(value))).observations[0].values
     assert isinstance(got, Other)
 
 
-GOOD = json.loads(transport.dump(outcome(1))[4:])
+GOOD = json.loads(safe_serialization.dump(outcome(1))[4:])
 FORGED = {
     "nothing": b"",
     "a pickle": pickle.dumps(outcome(1)),
@@ -106,7 +106,7 @@ FORGED = {
     "deep": b"\x00\x03\x0d\x40" + b"[" * 200_000,
     "another class": packed({"tag": "record", "type": ["os", "system"], "fields": []}),
     "a function of the checks": packed(
-        {"tag": "record", "type": ["course_lib.checks.answers", "plain"], "fields": []}
+        {"tag": "record", "type": ["course_lib.checks.call_answer", "plain"], "fields": []}
     ),
     "no such module": packed(
         {"tag": "record", "type": ["course_lib.checks.evil", "X"], "fields": []}
@@ -124,7 +124,7 @@ FORGED = {
 @pytest.mark.parametrize("name", FORGED)
 def test_a_forged_message_is_refused(name):
     with pytest.raises(ValueError):  # noqa: PT011 - whichever it is, the grader says one thing
-        transport.load(FORGED[name])
+        safe_serialization.load(FORGED[name])
 
 
 @pytest.mark.parametrize(
@@ -142,13 +142,17 @@ def test_a_forged_message_is_refused(name):
 )
 def test_an_outcome_that_makes_no_sense_is_refused(bad):
     with pytest.raises(ValueError, match=r"."):
-        transport.load(transport.dump(bad))
+        safe_serialization.load(safe_serialization.dump(bad))
 
 
 def test_a_frame_cannot_name_a_file_of_the_graders():
     frames = [Frame("/etc/passwd", 1, "f"), Frame("/x/course_lib/techniques/zero1.py", 1, "f")]
     trouble = Trouble("failed", "", [RankWarning(0, "kind", "message", tuple(frames))])
-    got = transport.load(transport.dump(Outcome(trouble=trouble))).trouble.warnings[0].where
+    got = (
+        safe_serialization.load(safe_serialization.dump(Outcome(trouble=trouble)))
+        .trouble.warnings[0]
+        .where
+    )
     assert [f.file for f in got] == ["/elsewhere/passwd", "/course_lib/techniques/zero1.py"]
 
 
@@ -160,7 +164,7 @@ def test_a_task_holds_nothing_that_tells_right_from_wrong():
         cases = exercise.cases(seeds.hidden(exercise.name, "a secret"))
         laws = tuple(law for law in all_laws() if law.applies(exercise.contract))
         job = Job(exercise, tuple(cases), laws)
-        task = grading._packed(exercise, Program(exercise.name, ()), [job])
+        task = grader._packed(exercise, Program(exercise.name, ()), [job])
         assert b"_judge" not in task, exercise.name
         assert exercise.hints[2].strip()[:40].encode() not in task, exercise.name
 
@@ -196,31 +200,35 @@ def test_what_the_safeguards_know_by_name_is_there():
     for file in files:
         kept = names.technique_file(str(file))
         assert kept.startswith(f"/{names.TECHNIQUES.replace('.', '/')}/"), file
-        frame = transport._harmless(str(file))
+        frame = safe_serialization._harmless(str(file))
         event = dataclasses.replace(EVENT, where=(Frame(frame, 1, "f"),))
         assert forbidden_operations.course_answer(Trace(2, [event], [])), file
-    shared = library.modules_of_every_run()
-    assert {fork_server.__name__, "course_lib.checks.answers", "course_lib.ranks.rank"} <= shared
-    kept_out = {module.__name__ for module in grading._staying()}
-    staying = {forbidden_operations.__name__, "course_lib.checks.registry", grading.__name__}
+    shared = library_copy.modules_of_every_run()
+    assert {
+        fork_server.__name__,
+        "course_lib.checks.call_answer",
+        "course_lib.ranks.rank_process",
+    } <= shared
+    kept_out = {module.__name__ for module in grader._staying()}
+    staying = {forbidden_operations.__name__, "course_lib.checks.registry", grader.__name__}
     assert staying <= kept_out
     assert not kept_out & shared
     assert {type(outcome(1)).__module__, Frame.__module__} <= {
-        name for name in sys.modules if name.startswith(transport._ROOMS)
+        name for name in sys.modules if name.startswith(safe_serialization._ROOMS)
     }
 
 
 def test_no_two_runs_on_a_machine_have_the_same_user(monkeypatch):
-    monkeypatch.setattr(grading, "FIRST_USER", 2**21 + 256 * os.getpid())
-    monkeypatch.setattr(grading, "_USERS", 2)
-    with grading._user_of_its_own() as first, grading._user_of_its_own() as second:
+    monkeypatch.setattr(grader, "FIRST_USER", 2**21 + 256 * os.getpid())
+    monkeypatch.setattr(grader, "_USERS", 2)
+    with grader._user_of_its_own() as first, grader._user_of_its_own() as second:
         assert second == first + 1
         with (
-            pytest.raises(grading.SandboxError, match="all 2 users"),
-            grading._user_of_its_own(),
+            pytest.raises(grader.SandboxError, match="all 2 users"),
+            grader._user_of_its_own(),
         ):
             pass
-    with grading._user_of_its_own() as again:
+    with grader._user_of_its_own() as again:
         assert again == first
 
 

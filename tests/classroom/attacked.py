@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 from course_lib.checks.contract import POINT_TO_POINT, Contract
-from course_lib.checks.sandbox import grading
-from course_lib.checks.sandbox.grading import Grader
-from course_lib.checks.sandbox.limits import Limits
-from course_lib.checks.sandbox.program import Piece, Program
+from course_lib.checks.sandbox.answer_program import Piece, Program
+from course_lib.checks.sandbox.grader import Grader
+from course_lib.checks.sandbox.resource_limits import Limits
 from course_lib.checks.verdict import Verdict
 from course_lib.checks.whole_check import examine_briefly
 from tests.classroom import tiny
@@ -42,9 +41,9 @@ def verdicts_on(attacks: Mapping[str, str]) -> dict[str, Verdict]:
     with pytest.MonkeyPatch.context() as patch, Grader(limits) as grader:
         if not grader.isolated:
             pytest.skip("this system has no namespaces to give")
-        patch.setattr(grading, "_DEFINE_SECONDS", 6.0)
-        patch.setattr(grading, "_MORE_SECONDS", 8.0)
-        patch.setattr(grading, "examine", examine_briefly)  # whose story it is nobody asks here
+        patch.setattr(grader, "_DEFINE_SECONDS", 6.0)
+        patch.setattr(grader, "_MORE_SECONDS", 8.0)
+        patch.setattr(grader, "examine", examine_briefly)  # whose story it is nobody asks here
 
         def take(code: str) -> Verdict:
             pieces = (Piece("/lesson/lesson.py", _IMPORTS), Piece("/answers/x/exchange.py", code))

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from course_lib.checks.contract import Contract
-from course_lib.checks.sandbox.grading import Grader
+from course_lib.checks.sandbox.grader import Grader
 from course_lib.classroom import Course
 from course_lib.classroom.grading import batch
 

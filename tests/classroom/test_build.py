@@ -7,8 +7,8 @@ import nbformat
 import pytest
 
 from course_lib.checks.contract import Contract
-from course_lib.classroom import Course, outputs
-from course_lib.classroom.student_notebook import solution_notebook, student_notebook
+from course_lib.classroom import Course, stored_outputs
+from course_lib.classroom.make_notebooks import solution_notebook, student_notebook
 from tests.classroom.conftest import LESSON
 
 
@@ -96,7 +96,7 @@ def test_cells_carry_what_nbgrader_reads(built):
 
 
 def test_building_again_changes_no_byte_and_runs_nothing(course, built, monkeypatch):
-    monkeypatch.delattr("course_lib.classroom.course._execute")
+    monkeypatch.delattr("course_lib.classroom.build_notebooks._execute")
     unchanged = course()
     assert list(unchanged.build(execute=True)) == []
     assert {
@@ -106,7 +106,7 @@ def test_building_again_changes_no_byte_and_runs_nothing(course, built, monkeypa
 
 
 def test_a_changed_text_is_stale_and_keeps_its_outputs(course, monkeypatch):
-    monkeypatch.delattr("course_lib.classroom.course._execute")
+    monkeypatch.delattr("course_lib.classroom.build_notebooks._execute")
     changed = course("Twice as much", "Two times as much")
     assert sentences(changed.problems()) == [
         "notebooks/01_double.ipynb: is not what solutions/01_double.py makes: run `make notebooks`",
@@ -232,16 +232,16 @@ def stream(text, name="stdout"):
 def test_pieces_of_a_stream_are_joined():
     picture = nbformat.v4.new_output("display_data", data={"image/png": "aGk="})
     notebook = executed(stream("a"), picture, stream("b\n"))
-    outputs.normalise(notebook)
+    stored_outputs.normalise(notebook)
     assert [o.output_type for o in notebook.cells[0].outputs] == ["stream", "display_data"]
     assert notebook.cells[0].outputs[0].text == "ab\n"
 
 
 def test_a_widget_leaves_its_picture_and_no_model():
-    data = {outputs.WIDGET: {"model_id": "0d1e"}, "text/plain": "three rows"}
+    data = {stored_outputs.WIDGET: {"model_id": "0d1e"}, "text/plain": "three rows"}
     notebook = executed(nbformat.v4.new_output("display_data", data=data))
-    notebook.metadata["widgets"] = {outputs.WIDGET: {"state": {}}}
-    outputs.normalise(notebook)
+    notebook.metadata["widgets"] = {stored_outputs.WIDGET: {"state": {}}}
+    stored_outputs.normalise(notebook)
     assert notebook.cells[0].outputs[0].data == {"text/plain": "three rows"}
     assert "widgets" not in notebook.metadata
 
@@ -251,7 +251,7 @@ def test_tracebacks_lose_the_place_of_the_project(root):
         "error", ename="E", evalue="no", traceback=[f"File {root}/course_lib/ranks/x.py:3"]
     )
     notebook = executed(error)
-    outputs.normalise(notebook)
+    stored_outputs.normalise(notebook)
     assert notebook.cells[0].outputs[0].traceback == ["File ./course_lib/ranks/x.py:3"]
 
 
@@ -265,7 +265,7 @@ def test_tracebacks_lose_the_place_of_the_project(root):
     ],
 )
 def test_what_would_differ_elsewhere_is_refused(output, complaint):
-    assert outputs.complaints(executed(output).cells[0]) == [complaint]
+    assert stored_outputs.complaints(executed(output).cells[0]) == [complaint]
 
 
 def test_a_cell_that_was_to_fail_and_does_not_is_refused(write):
@@ -275,7 +275,7 @@ def test_a_cell_that_was_to_fail_and_does_not_is_refused(write):
 
 @pytest.mark.parametrize("text", ["0x1f", "rank 0x", "/usr/bin/env", "2(n-1)/n"])
 def test_what_only_looks_like_it_is_not(text):
-    assert outputs.complaints(executed(stream(text)).cells[0]) == []
+    assert stored_outputs.complaints(executed(stream(text)).cells[0]) == []
 
 
 def test_ids_do_not_depend_on_answers(write):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from course_lib.checks.registry import all_exercises
-from course_lib.classroom.course import Course
+from course_lib.classroom.build_notebooks import Course
 
 # In bold for emphasis, and no terms.
 EMPHASIS = {

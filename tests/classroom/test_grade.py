@@ -17,7 +17,7 @@ import pytest
 
 from course_lib.checks import seeds
 from course_lib.checks.registry import all_exercises
-from course_lib.checks.sandbox.program import Piece, Program
+from course_lib.checks.sandbox.answer_program import Piece, Program
 from course_lib.checks.verdict import Verdict
 from course_lib.classroom.__main__ import main
 from course_lib.classroom.grading import batch, grade

@@ -13,9 +13,9 @@ from typing import Any
 import nbformat
 import pytest
 
-from course_lib.checks.sandbox import grading
+from course_lib.checks.sandbox import grader
 from course_lib.checks.sandbox.isolation import hidden_from_others
-from course_lib.checks.sandbox.limits import Limits
+from course_lib.checks.sandbox.resource_limits import Limits
 from course_lib.checks.verdict import Verdict
 from course_lib.checks.whole_check import examine_briefly
 from course_lib.classroom.grading.batch import Graded, grade
@@ -256,10 +256,10 @@ def _graded(folder: Path, isolated: bool) -> tuple[Graded, dict[str, Any]]:
     os.environ["TEACHERS_TOKEN"] = TOKEN
     out_of_time = vars(Verdict)["out_of_time"].fget
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grading, "FIRST_USER", places["first_user"])
-        patch.setattr(grading, "_DEFINE_SECONDS", 6.0)
-        patch.setattr(grading, "_MORE_SECONDS", 8.0)
-        patch.setattr(grading, "examine", examine_briefly)
+        patch.setattr(grader, "FIRST_USER", places["first_user"])
+        patch.setattr(grader, "_DEFINE_SECONDS", 6.0)
+        patch.setattr(grader, "_MORE_SECONDS", 8.0)
+        patch.setattr(grader, "examine", examine_briefly)
         # Only the honest answers have a second go where the machine was busy.
         honest = property(lambda verdict: _is_honest(verdict) and out_of_time(verdict))
         patch.setattr(Verdict, "out_of_time", honest)

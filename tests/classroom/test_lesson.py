@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.classroom import LessonError, read_lesson
-from course_lib.classroom.holes import answers, with_blanks, with_stubs
+from course_lib.classroom.strip_solutions import answers, with_blanks, with_stubs
 
 
 def test_cells_know_what_they_are_for(write):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from course_lib.checks.registry import all_exercises
-from course_lib.classroom.course import Course
+from course_lib.classroom.build_notebooks import Course
 
 BESIDE = 3  # cells: how far behind "Predict" the cell to write into may stand
 SITTING = 90  # minutes: what a lesson may take, without what is optional

@@ -10,9 +10,9 @@ from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.registry import all_exercises
 from course_lib.classroom.__main__ import main
 from course_lib.classroom.grading import grade
-from course_lib.classroom.grading.exports import feedback, gradescope
 from course_lib.classroom.grading.points import FAILED, PARTLY, PASSED
 from course_lib.classroom.grading.reports import write_reports
+from course_lib.classroom.grading.score_tables import feedback, gradescope
 from course_lib.classroom.grading.settings import Settings
 from course_lib.classroom.untouched_notebooks import untouched
 from tests.classroom import tiny

@@ -9,7 +9,7 @@ from ipykernel.ipkernel import IPythonKernel
 
 from course_lib.checks import progress
 from course_lib.checks.registry import all_exercises
-from course_lib.classroom.course import Course
+from course_lib.classroom.build_notebooks import Course
 from course_lib.classroom.start_page import NAME, language, write_start_page
 
 

@@ -1,8 +1,8 @@
 """What a check enforces stands under the statement of its exercise, in both notebooks."""
 
 from course_lib.checks.contract import GENERAL
+from course_lib.classroom.contract_notes import with_contracts
 from course_lib.classroom.lesson import read_lesson
-from course_lib.classroom.statements import with_contracts
 
 SOURCE = """\
 # %% [markdown]

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from course_lib.ranks import RankError, RankTimeout, collect
 from course_lib.ranks.launcher_client import running_launcher
 from course_lib.ranks.run_ranks import import_ahead
-from tests.faults.injected import Calls, run
+from tests.faults.fault_injection import Calls, run
 from tests.faults.programs import PROGRAMS
 from tests.ranks.leaping_clock import SECONDS, leap_when, only_one_runs
 

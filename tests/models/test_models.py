@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from course_lib.models import NASTY_MODELS, batches, solved_share, tiny_gpt, train
-from course_lib.models.nasty import INPUTS, OUTPUTS
+from course_lib.models.edge_cases import INPUTS, OUTPUTS
 from course_lib.models.sorting_task import IGNORED, LENGTH
 from course_lib.models.tiny_gpt import Attention
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.sandbox.program import without_magics
+from course_lib.checks.sandbox.answer_program import without_magics
 from course_lib.checks.sandbox.slicing import names_of, needed_statements
 from course_lib.classroom.lesson import Lesson, read_lesson
 

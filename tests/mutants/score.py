@@ -22,7 +22,7 @@ from typing import NoReturn
 
 import course_lib
 from course_lib.checks import seeds
-from course_lib.checks.check_here import run_briefly
+from course_lib.checks.check_in_kernel import run_briefly
 from course_lib.checks.exercise import Exercise, Observation
 from course_lib.checks.judging import judge_case
 from course_lib.checks.registry import all_exercises

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from course_lib.checks.registry import all_exercises
-from course_lib.classroom.course import Course
+from course_lib.classroom.build_notebooks import Course
 from course_lib.models import tiny_gpt
 from course_lib.views.context_explorer import context_ring
 

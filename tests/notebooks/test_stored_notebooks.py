@@ -9,7 +9,7 @@ from nbconvert import HTMLExporter
 
 from course_lib.checks.registry import all_exercises
 from course_lib.classroom import Course
-from course_lib.classroom.leaks import shown_as_code
+from course_lib.classroom.answer_leaks import shown_as_code
 from tests.sampling import EVERY
 
 ROOT = Path(__file__).resolve().parents[2]

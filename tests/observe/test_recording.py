@@ -10,9 +10,9 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from torch.nn.parallel import DistributedDataParallel
 
-from course_lib.observe.handles import Handles
 from course_lib.observe.journal import JournalWriter
 from course_lib.observe.threads import ThreadState
+from course_lib.observe.work_handles import Handles
 from course_lib.ranks import RankError, collect
 from tests.observe.events import event
 from tests.observe.nested_mode import Nested

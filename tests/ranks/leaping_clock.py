@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.observe import read_trace
-from course_lib.ranks import watch
+from course_lib.ranks import watchdog
 
 SECONDS = 120.0  # a time-out that no run comes near by itself
 _BETWEEN = 0.2  # seconds between two looks
@@ -34,7 +34,7 @@ class LeapingClock:
 
 def leap_when(monkeypatch: pytest.MonkeyPatch, ready: Callable[[], object]) -> None:
     """Let runs take their time-outs from such a clock."""
-    monkeypatch.setattr(watch, "time", LeapingClock(ready))
+    monkeypatch.setattr(watchdog, "time", LeapingClock(ready))
 
 
 def only_one_runs(folder: Path) -> list[int]:

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from course_lib.checks import check
-from course_lib.ranks import RankError, RankInterrupt, RankTimeout, collect, run_ranks, watch
+from course_lib.ranks import RankError, RankInterrupt, RankTimeout, collect, run_ranks, watchdog
 from course_lib.ranks.wording import ranks_text
 from tests.ranks.leaping_clock import SECONDS, leap_when, only_one_runs
 
@@ -399,8 +399,12 @@ def test_a_warning_on_several_ranks_is_told_once(capsys):
 @pytest.mark.parametrize(
     ("ours", "call", "said"),
     [
-        ("course_lib.ranks.rundir.RunDir.create", lambda: collect(dist.get_rank, 2), "prepared"),
-        ("course_lib.checks.check_here.examine", lambda: check(ping_pong), "between two runs"),
+        (
+            "course_lib.ranks.run_directory.RunDir.create",
+            lambda: collect(dist.get_rank, 2),
+            "prepared",
+        ),
+        ("course_lib.checks.check_in_kernel.examine", lambda: check(ping_pong), "between two runs"),
     ],
 )
 def test_an_interrupt_of_our_own_work_is_one_sentence(monkeypatch, ours, call, said) -> None:
@@ -456,7 +460,7 @@ def test_a_deadlock_is_called_one_by_an_interrupt_too(monkeypatch) -> None:
             raise KeyboardInterrupt
         return False
 
-    monkeypatch.setattr(watch.Watch, "_deadlocked", interrupted)
+    monkeypatch.setattr(watchdog.Watch, "_deadlocked", interrupted)
     with pytest.raises(RankInterrupt) as caught:
         collect(lambda: dist.recv(torch.ones(1), 1 - dist.get_rank()), 2)
     report = joined(caught.value.report)

@@ -18,6 +18,7 @@ from course_lib.simulate import (
     dgx_h100,
     plan,
 )
+from course_lib.simulate.frameworks import GATHERED_CONTEXT
 from course_lib.simulate.hardware import H100, Link
 from course_lib.simulate.layer_traffic import LayerTraffic
 from course_lib.simulate.memory import layer_activation_bytes
@@ -25,7 +26,6 @@ from course_lib.simulate.plan_memory import footprint, saved_by_stage
 from course_lib.simulate.plan_stages import Held, stage_layers, stage_parameters
 from course_lib.simulate.plan_time import StageTimes
 from course_lib.simulate.plan_traffic import Replicas, nodes_of_group, ring_seconds, swap_seconds
-from course_lib.simulate.training_programs import GATHERED_CONTEXT
 
 LLAMA = MODELS["Llama 3 405B"]
 LONG = replace(LLAMA, seq=131072)

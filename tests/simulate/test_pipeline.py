@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.simulate.blocking import Hang, simulate_blocking
+from course_lib.simulate.blocking_sends import Hang, simulate_blocking
 from course_lib.simulate.pipeline import simulate
 from course_lib.techniques.schedules import (
     Op,

@@ -14,6 +14,13 @@ from course_lib.simulate import (
     training_days,
 )
 from course_lib.simulate.accuracy import error, error_table, fit, ranking, root_mean_square
+from course_lib.simulate.frameworks import (
+    DEEPSPEED_2021,
+    MEGATRON_2022,
+    MEGATRON_CORE,
+    MEGATRON_DEEPSPEED,
+    MODERN,
+)
 from course_lib.simulate.published import (
     EXPERT_RUNS,
     LLAMA_2,
@@ -23,13 +30,6 @@ from course_lib.simulate.published import (
     MEGATRON_CORE_RUNS,
     MEGATRON_TABLE_1,
     RUNS,
-)
-from course_lib.simulate.training_programs import (
-    DEEPSPEED_2021,
-    MEGATRON_2022,
-    MEGATRON_CORE,
-    MEGATRON_DEEPSPEED,
-    MODERN,
 )
 
 ROWS = {run.name.split()[1]: run for run in MEGATRON_TABLE_1}

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from course_lib.models.nasty import INPUTS, OUTPUTS
+from course_lib.models.edge_cases import INPUTS, OUTPUTS
 
 
 def data(samples: int, steps: int = 10) -> list[tuple[torch.Tensor, torch.Tensor]]:

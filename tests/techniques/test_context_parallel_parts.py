@@ -21,7 +21,7 @@ from course_lib.techniques.context_parallel import (
     work,
     zigzag_split,
 )
-from course_lib.techniques.context_parallel.kernels import (
+from course_lib.techniques.context_parallel.attention_kernels import (
     attend_backward,
     attend_written_out,
     backward_written_out,

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DistributedSampler
 
 from course_lib.models import NASTY_MODELS, train
-from course_lib.models.nasty import INPUTS, OUTPUTS
+from course_lib.models.edge_cases import INPUTS, OUTPUTS
 from course_lib.ranks import RankError, collect
 from course_lib.techniques.data_parallel import DataParallel
 from course_lib.techniques.data_parallel.buckets import Bucket, assign_buckets

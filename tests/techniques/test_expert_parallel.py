@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from course_lib.models.mixture import Mixture
+from course_lib.models.mixture_of_experts import Mixture
 from course_lib.ranks import collect
 from course_lib.techniques.expert_parallel import (
     MixtureOfExperts,

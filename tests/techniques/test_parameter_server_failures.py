@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 
 from course_lib.models import NASTY_MODELS, train
-from course_lib.models.nasty import INPUTS, OUTPUTS
-from course_lib.ranks import RankError, collect, watch
+from course_lib.models.edge_cases import INPUTS, OUTPUTS
+from course_lib.ranks import RankError, collect, watchdog
 from course_lib.techniques.parameter_server import (
     EVENTUAL,
     SEQUENTIAL,
@@ -238,7 +238,7 @@ def test_the_head_goes_on_without_its_replica() -> None:
 
 def test_a_server_that_is_killed_by_a_signal(tmp_path: Path, monkeypatch) -> None:
     # A run whose rank was killed ends soon after; here the others have work left to do.
-    monkeypatch.setattr(watch, "_SETTLE", 5.0)
+    monkeypatch.setattr(watchdog, "_SETTLE", 5.0)
 
     def on_ranks():
         got = role(

@@ -6,7 +6,7 @@ import torch.distributed as dist
 from torch import nn
 
 from course_lib.models import NASTY_MODELS
-from course_lib.models.nasty import INPUTS, OUTPUTS
+from course_lib.models.edge_cases import INPUTS, OUTPUTS
 from course_lib.ranks import collect
 from course_lib.techniques.activation_checkpointing import checkpoint_modules
 from course_lib.techniques.zero1 import Zero1

@@ -12,7 +12,7 @@ from course_lib.views.chain_replication import chain_replication
 from course_lib.views.context_explorer import context_explorer, context_ring
 from course_lib.views.cost_curves import cost_curves
 from course_lib.views.expert_loads import expert_explorer, expert_loads
-from course_lib.views.explore import Explorer, explore
+from course_lib.views.gantt_chart import gantt_chart
 from course_lib.views.key_owners import key_owners
 from course_lib.views.loss_curves import loss_curves
 from course_lib.views.memory_bars import run_memory
@@ -20,19 +20,19 @@ from course_lib.views.memory_curves import memory_curves
 from course_lib.views.mesh_links import chosen_mesh, mesh_explorer
 from course_lib.views.moving_values import moving_explorer, moving_values
 from course_lib.views.number_range import fp16_range, loss_scales
+from course_lib.views.parameter_server_timelines import parameter_server_timelines
 from course_lib.views.plan_explorer import plan_explorer, plan_view
 from course_lib.views.ratio_curves import ratio_curves
 from course_lib.views.replay_explorer import replay_explorer, replayed
 from course_lib.views.ring_steps import ring_steps
 from course_lib.views.scaling_curves import all_reduce_explorer, all_reduce_scaling
 from course_lib.views.schedule_explorer import pipeline_timeline, schedule_explorer
-from course_lib.views.schedule_gantt import schedule_gantt
-from course_lib.views.sharding import sharding, sharding_explorer
 from course_lib.views.step_times import step_times
+from course_lib.views.tensor_parallel_layer import sharding_explorer, tensor_parallel_layer
 from course_lib.views.traffic_bars import traffic_bars
 from course_lib.views.traffic_matrix import traffic_matrix
 from course_lib.views.view import View
-from course_lib.views.worker_timelines import worker_timelines
+from course_lib.views.widgets import Explorer, explore
 from course_lib.views.zero_explorer import zero_explorer, zero_memory
 from course_lib.views.zero_step import zero_step, zero_step_explorer
 
@@ -97,10 +97,8 @@ SERVED = SimpleNamespace(
     steps=[SimpleNamespace(worker=w, task=t, staleness=7) for t in range(20) for w in range(8)],
 )
 VIEWS: dict[str, Callable[[], View]] = {
-    **{
-        f"gantt of {name}": lambda t=t: schedule_gantt(t, "a pipeline") for name, t in PIPES.items()
-    },
-    "gantt of a recording": lambda: schedule_gantt(TRACE.timeline(), "a run", unit="s"),
+    **{f"gantt of {name}": lambda t=t: gantt_chart(t, "a pipeline") for name, t in PIPES.items()},
+    "gantt of a recording": lambda: gantt_chart(TRACE.timeline(), "a run", unit="s"),
     "expert loads": lambda: expert_loads(EXPERT_STEPS, 19, factor=1.25),
     "loss curves": lambda: loss_curves(
         {"a": ([1, 2, 3], [3, 2, 1]), "b": ([1.5, 3], [3, 2])}, "time", "two runs"
@@ -117,7 +115,7 @@ VIEWS: dict[str, Callable[[], View]] = {
     "zero step": lambda: zero_step(ranks=8),
     "moving values": lambda: moving_values(*MOVED),
     "two schedules": lambda: pipeline_timeline("1F1B", "interleaved", p=8, m=32),
-    "sharding": lambda: sharding("MLP", 8),
+    "sharding": lambda: tensor_parallel_layer("MLP", 8),
     "plan": lambda: plan_view(PLANS),
     "mesh": chosen_mesh,
     "context ring": context_ring,
@@ -126,7 +124,7 @@ VIEWS: dict[str, Callable[[], View]] = {
     "fp16 range": lambda: fp16_range({"a gradient": [0.0, 1e-9, 1e-3, 1.0]}),
     "key owners": lambda: key_owners({"ranges": ([0, 0, 1, 1], [0, 1, 1, 2])}),
     "chain replication": chain_replication,
-    "workers": lambda: worker_timelines({"equal": (SERVED, lambda _: 10)}, "lead", 20),
+    "workers": lambda: parameter_server_timelines({"equal": (SERVED, lambda _: 10)}, "lead", 20),
     "loss scales": lambda: loss_scales([(16, True), (17, False), (16, True)]),
 }
 WIDGETS: dict[str, Callable[[], Explorer]] = {

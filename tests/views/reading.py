@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.views.explore import Explorer
 from course_lib.views.view import View
+from course_lib.views.widgets import Explorer
 
 _SVG = "{http://www.w3.org/2000/svg}"
 

@@ -6,8 +6,8 @@ import nbformat
 import pytest
 from nbconvert import HTMLExporter
 
-from course_lib.classroom import outputs
-from course_lib.views.drawing import WIDTH
+from course_lib.classroom import stored_outputs
+from course_lib.views.svg_drawing import WIDTH
 from tests.views.examples import VIEWS, WIDGETS
 from tests.views.reading import Moved, places, shown_in, tree
 
@@ -95,7 +95,7 @@ def test_what_the_repository_stores_has_picture_and_words_and_no_widget():
     shown = [nbformat.v4.new_output("display_data", data=data) for data in bundles]
     cell = nbformat.v4.new_code_cell("show()", outputs=shown, execution_count=1)
     notebook = nbformat.v4.new_notebook(cells=[cell])
-    outputs.normalise(notebook)
+    stored_outputs.normalise(notebook)
     controls, picture = cell.outputs
     assert set(controls.data) == {"text/plain"}
     assert set(picture.data) == {"text/plain", "text/html"}

@@ -6,8 +6,8 @@ import pytest
 
 from course_lib.observe.hidden_communication import exposed, hidden_share
 from course_lib.simulate.data_parallel import Layer, bucket_layers, data_parallel_step
-from course_lib.views.explore import explore
 from course_lib.views.overlap import overlap, overlap_step
+from course_lib.views.widgets import explore
 from tests.views.reading import Moved, boxes, keys
 
 LAYERS = [Layer(f"l{i}", 1e-3, 2e-3, 2e6) for i in range(4)]

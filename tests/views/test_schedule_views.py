@@ -8,14 +8,14 @@ from course_lib.observe import CommEvent, Frame
 from course_lib.observe.timeline import COMPUTE, Timeline, Track
 from course_lib.simulate.pipeline import simulate
 from course_lib.techniques.schedules import Op, gpipe, interleaved, one_f_one_b, zb_h1
+from course_lib.views.gantt_chart import gantt_chart
 from course_lib.views.schedule_explorer import KINDS, pipeline_timeline, schedule_explorer
-from course_lib.views.schedule_gantt import schedule_gantt
 from course_lib.views.source_lines import function_around
 from tests.views.reading import Moved, boxes, keys, tree, words
 
 
 def test_every_operation_is_a_box_with_its_microbatch_in_it():
-    view = schedule_gantt(simulate(one_f_one_b(3, 4)), "mine")
+    view = gantt_chart(simulate(one_f_one_b(3, 4)), "mine")
     found = [box.word for box in boxes(view)]
     assert {text: found.count(text) for text in found} == dict.fromkeys("0123", 6)
     assert keys(view) == ["forward", "backward"]
@@ -24,24 +24,24 @@ def test_every_operation_is_a_box_with_its_microbatch_in_it():
 
 @pytest.mark.parametrize("m", [4, 12, 24, 32])
 def test_all_boxes_have_their_number_or_none_has(m):
-    found = {bool(box.word) for box in boxes(schedule_gantt(simulate(zb_h1(8, m))))}
+    found = {bool(box.word) for box in boxes(gantt_chart(simulate(zb_h1(8, m))))}
     assert len(found) == 1
     assert found == {m < 24}
 
 
 def test_many_narrow_boxes_are_all_seen():
-    view = schedule_gantt(simulate(one_f_one_b(8, 200)))
+    view = gantt_chart(simulate(one_f_one_b(8, 200)))
     assert len(boxes(view, "forward")) == 8 * 200
     assert min(box.wide for box in boxes(view)) >= 0.7
 
 
 def test_what_each_rank_holds_stands_beside_its_row():
-    assert [word for word in words(schedule_gantt(simulate(one_f_one_b(3, 4)))) if "holds" in word
+    assert [word for word in words(gantt_chart(simulate(one_f_one_b(3, 4)))) if "holds" in word
     ] == ["holds 3", "holds 2", "holds 1"]  # fmt: skip
 
 
 def test_words_are_the_grid_and_the_numbers():
-    head, *grid, held = schedule_gantt(simulate(gpipe(2, 2)), "GPipe").text.splitlines()
+    head, *grid, held = gantt_chart(simulate(gpipe(2, 2)), "GPipe").text.splitlines()
     assert head == (
         "GPipe: 9 time units, ranks idle 33.3% of the time, at most 2 microbatches in flight"
     )
@@ -50,14 +50,14 @@ def test_words_are_the_grid_and_the_numbers():
 
 
 def test_timelines_side_by_side_share_one_scale():
-    view = schedule_gantt({"a": simulate(gpipe(2, 2)), "b": simulate(gpipe(2, 4))})
+    view = gantt_chart({"a": simulate(gpipe(2, 2)), "b": simulate(gpipe(2, 4))})
     assert len(boxes(view)) == 2 * 2 * 2 + 2 * 2 * 4
     assert len({box.wide for box in boxes(view, "forward")}) <= 2  # but for rounding
     assert view.text.count("time units, ranks idle") == 2
 
 
 def test_chunks_have_colours_where_a_rank_has_several():
-    view = schedule_gantt(simulate(interleaved(2, 2, 2)))
+    view = gantt_chart(simulate(interleaved(2, 2, 2)))
     assert [word for word in words(view) if "holds" in word] == ["holds 2", "holds 1.5"]
     assert {box.word for box in boxes(view)} == {"0", "1"}
     assert keys(view) == [
@@ -69,21 +69,19 @@ def test_chunks_have_colours_where_a_rank_has_several():
 def test_ranks_that_do_the_same_share_a_row():
     tracks = [Track(rank, COMPUTE, [0, 2], [1, 4], ["work", "more"]) for rank in range(4)]
     tracks[3] = tracks[3]._replace(starts=[0, 3])
-    view = schedule_gantt(Timeline(4, tracks))
+    view = gantt_chart(Timeline(4, tracks))
     assert [word for word in words(view) if "rank" in word[:5]] == ["ranks 0-2", "rank 3"]
     assert boxes(view)[0].hint.startswith("ranks 0-2: work")
 
 
 def test_messages_alone_have_no_grid_of_dots():
     sent = Track(0, "send", [0.0], [1.0], ["send to 1"])
-    assert schedule_gantt(Timeline(2, [sent]), "a step").text == (
-        "a step: 1 time unit, messages only"
-    )
+    assert gantt_chart(Timeline(2, [sent]), "a step").text == ("a step: 1 time unit, messages only")
 
 
 def test_measured_times_are_told_by_their_order():
     track = Track(0, COMPUTE, [0.0, 0.31], [0.3, 0.9], [Op("F", 0, 0), Op("B", 0, 0)])
-    assert "rank 0 | F0.0 B0.0" in schedule_gantt(Timeline(1, [track])).text.splitlines()
+    assert "rank 0 | F0.0 B0.0" in gantt_chart(Timeline(1, [track])).text.splitlines()
 
 
 SECONDS = Timeline(
@@ -98,7 +96,7 @@ SECONDS = Timeline(
 
 
 def test_recordings_have_seconds_names_and_wires():
-    view = schedule_gantt(SECONDS, "mine", unit="s")
+    view = gantt_chart(SECONDS, "mine", unit="s")
     head, *orders, _ = view.text.splitlines()
     assert head.startswith("mine: 3 ms, ranks idle 33.3%")
     assert orders == ["rank 0 | forward backward", "rank 1 | F1.0"]
@@ -117,14 +115,14 @@ def test_computation_is_not_called_by_the_messages_around_it():
     )  # fmt: skip
     compute = Track(0, COMPUTE, [0.0, 0.002], [0.001, 0.003], ["all-reduce", "norm"])
     send = Track(0, "send", [0.001], [0.002], ["send to 1"], [event])
-    view = schedule_gantt(Timeline(2, [compute, send]), unit="s")
+    view = gantt_chart(Timeline(2, [compute, send]), unit="s")
     assert [box.word for box in boxes(view, "computation")] == ["", "norm"]
     assert "rank 0 | computes norm" in view.text.splitlines()
     assert boxes(view, "sent")[0].hint == ("rank 0: send to 1, 4 kB\nline 7 of ring\n1 ms to 2 ms")
 
 
 def test_a_measured_run_and_a_simulated_one_can_each_have_the_whole_width():
-    view = schedule_gantt({"mine": SECONDS, "ideal": simulate(gpipe(2, 2))}, scale="each")
+    view = gantt_chart({"mine": SECONDS, "ideal": simulate(gpipe(2, 2))}, scale="each")
     assert "time, of each run's own length" in words(view)
     ends = [max(box.right for box in boxes(view, key)) for key in ("computation", "backward")]
     assert ends[0] == pytest.approx(ends[1], abs=0.1)
@@ -133,9 +131,9 @@ def test_a_measured_run_and_a_simulated_one_can_each_have_the_whole_width():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: schedule_gantt({}), "no timeline"),
-        (lambda: schedule_gantt(SECONDS, unit="ms"), "unit = 'ms'"),
-        (lambda: schedule_gantt(SECONDS, scale="own"), "scale = 'own'"),
+        (lambda: gantt_chart({}), "no timeline"),
+        (lambda: gantt_chart(SECONDS, unit="ms"), "unit = 'ms'"),
+        (lambda: gantt_chart(SECONDS, scale="own"), "scale = 'own'"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(call, said):
@@ -222,7 +220,7 @@ def test_an_operation_names_its_line_and_the_picture_keeps_the_function_around_i
         dtype="uint8", reduce_op=None, blocking=True, native=False, issued=0.0, where=(frame,),
     )  # fmt: skip
     twice = Track(0, "send", [0.001, 0.002], [0.002, 0.003], ["send to 1"] * 2, [event] * 2)
-    root = tree(schedule_gantt(Timeline(2, [twice]), unit="s"))
+    root = tree(gantt_chart(Timeline(2, [twice]), unit="s"))
     (kept,) = root.findall("{*}metadata")
     assert kept.text.splitlines() == "".join(lines).splitlines()
     assert (kept.get("data-name"), kept.get("data-first")) == ("mine", str(first))
@@ -245,5 +243,5 @@ def test_a_function_is_found_around_a_line(index, name, found):
 
 
 def test_words_that_do_not_fit_are_kept_for_where_the_picture_is_enlarged():
-    svg = schedule_gantt(simulate(one_f_one_b(8, 200))).svg()
+    svg = gantt_chart(simulate(one_f_one_b(8, 200))).svg()
     assert svg.count(" data-word='199'") == 2 * 8

@@ -45,7 +45,7 @@ class Law:
     may_fail: whether ranks that come to no result in a variation have passed it.
     fresh: whether one rank of its variations is a Python of its own (`ranks.run_ranks.collect`),
         which takes a second or two: they are run only for answers that go by hashes
-        (`course_lib.checks.hashes`).
+        (`course_lib.checks.hash_order_dependence`).
     because: what it shows if a variation fails.
     essential: whether whoever breaks it has no result of its own, however right the values.
     order: laws of a smaller number stand further out.

@@ -3,8 +3,8 @@
 On a cluster every rank is a Python that was started by itself. A set of names, dtypes or modules
 has a different order in each, and hash("name") a different value (PYTHONHASHSEED). The ranks of a
 check are forked from one process, and agree by accident. So where the code of an answer makes a set
-or asks for a hash (`course_lib.checks.hashes`), one case is run with a rank that is a Python of its
-own.
+or asks for a hash (`course_lib.checks.hash_order_dependence`), one case is run with a rank that is
+a Python of its own.
 What needs no other rank is called there and here, and has to give the same.
 """
 

@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.ranks import launcher_client, prctl
-from course_lib.ranks.rundir import RunDir
+from course_lib.ranks.run_directory import RunDir
 
-from . import isolation, rank_confinement, sandboxed_run, transport
+from . import isolation, rank_confinement, safe_serialization, sandboxed_run
 from .isolation import Sandbox
 from .names import COURSE, TECHNIQUES
 
@@ -65,7 +65,7 @@ def send_order(
 def serve(control: socket.socket) -> None:
     """Say what kind of runs there will be, then fork a supervisor for each order, to the end."""
 
-    import course_lib.ranks.rank  # noqa: F401 - what every rank needs is imported once, here
+    import course_lib.ranks.rank_process  # noqa: F401 - what every rank needs is imported once, here
 
     importlib.import_module("torch._dynamo")  # torch.optim loads it at its first step
     gc.collect()
@@ -155,7 +155,7 @@ def _enter(order: Order, results: int, fate: int, task: int, held: int) -> None:
             code = code if code >= 0 else 128 - code
         else:
             os.close(held)
-            transport.carry_results()
+            safe_serialization.carry_results()
             if order.sandbox.namespaces:
                 RunDir.use_places(isolation.RANKS, isolation.PLACES)
             confine, prelude = _confine(order.sandbox), _prelude(order.library)
@@ -177,7 +177,7 @@ def _prelude(library: str) -> str:
     """What a rank that is a fresh Python lacks of what the others have from this process."""
     return (
         f"sys.path[:1] = [{library!r}]; "
-        f"from {transport.__name__} import carry_results; carry_results(); "
+        f"from {safe_serialization.__name__} import carry_results; carry_results(); "
     )
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from course_lib.ranks import prctl
 
-from .limits import Limits, set_limits
+from .resource_limits import Limits, set_limits
 
 _NEWNS, _NEWUTS, _NEWIPC, _NEWUSER = 0x00020000, 0x04000000, 0x08000000, 0x10000000
 _NEWPID, _NEWNET = 0x20000000, 0x40000000

@@ -18,7 +18,7 @@ from pathlib import Path
 from course_lib.checks.exercise import Breach, innermost
 from course_lib.checks.run_answer import Crossed, Job, Outcome
 from course_lib.observe import CommEvent
-from course_lib.observe.algorithms import sends
+from course_lib.observe.collective_bytes import sends
 
 _HEAD = 48  # bytes in front of a message, and of each of the two notes that go with it
 _A_CONNECTION = 24  # bytes by which two ranks greet each other, 16 of them TCP's

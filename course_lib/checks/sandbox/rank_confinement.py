@@ -20,7 +20,7 @@ import resource
 from collections.abc import Callable
 from pathlib import Path
 
-from course_lib.ranks.rundir import RunDir
+from course_lib.ranks.run_directory import RunDir
 
 from . import isolation, seccomp
 from .isolation import Sandbox

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO
 from course_lib.checks.run_answer import Job, Outcome, Trouble, collect_job
 from course_lib.ranks import RankError, collect
 
-from . import loopback_traffic, rank_confinement, transport
-from .program import Program, Undefined, define, keep_lines
+from . import loopback_traffic, rank_confinement, safe_serialization
+from .answer_program import Program, Undefined, define, keep_lines
 
 DEFINED = b"defined"
 _LONGER_THAN_THE_GRADER_WAITS = 3600.0
@@ -49,10 +49,10 @@ def _messages(task: Task) -> Iterator[bytes]:
     answer = _defined(task.program)
     yield DEFINED
     if isinstance(answer, Outcome):
-        yield transport.dump(answer)
+        yield safe_serialization.dump(answer)
         return
     for job in task.jobs:
-        yield transport.dump(_outcome(answer, job))
+        yield safe_serialization.dump(_outcome(answer, job))
 
 
 def _outcome(answer: "Answer", job: Job) -> Outcome:

@@ -7,12 +7,12 @@ In the order of a submission's life:
     newest_version   which notebook counts for which lesson
     assignment       put an answer into the untouched lesson: the program that is run
     settings, batch  run all answers of all students, several at a time
-    verdict_store    keep each verdict, so that a second start repeats none
+    verdict_cache    keep each verdict, so that a second start repeats none
     points           what each student has, and what late days cost
     history          an answer's earlier verdicts
-    similar          who has the same answers
+    similarity       who has the same answers
     reports          what teachers and students read
-    exports          files for Moodle, Canvas and Gradescope
+    score_tables     CSV of the scores, and files for Moodle, Canvas and Gradescope
 """
 
 from .batch import grade

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from nbformat import NotebookNode
 
-from course_lib.checks.sandbox.program import ANSWERS, Piece, Program, without_magics
+from course_lib.checks.sandbox.answer_program import ANSWERS, Piece, Program, without_magics
 from course_lib.checks.sandbox.slicing import names_of, statements
 from course_lib.classroom.cell_ids import answer_id
 

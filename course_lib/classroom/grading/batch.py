@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 
 from course_lib.checks import seeds
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.sandbox.grading import Grader
+from course_lib.checks.sandbox.grader import Grader
 from course_lib.checks.sandbox.loopback_traffic import CROSSED
 from course_lib.checks.verdict import Verdict
 from course_lib.classroom.cell_ids import answer_id
@@ -21,9 +21,9 @@ from .history import Earlier, History, digest
 from .newest_version import Sorted
 from .points import FAILED, MISSING, PARTLY, PASSED, UNTOUCHED, Report, Result
 from .settings import Settings
-from .similar import Similar, similar_answers
+from .similarity import Similar, similar_answers
 from .submissions import collect
-from .verdict_store import VerdictStore
+from .verdict_cache import VerdictStore
 
 
 @dataclass(frozen=True)

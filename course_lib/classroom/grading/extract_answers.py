@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from course_lib.checks.sandbox.program import without_magics
+from course_lib.checks.sandbox.answer_program import without_magics
 from course_lib.checks.sandbox.slicing import names_of, statements
 from course_lib.classroom.cell_ids import answer_id, check_id
 

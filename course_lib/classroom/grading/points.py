@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from .history import Earlier
 
@@ -50,6 +51,12 @@ class Report:
     @property
     def maximum(self) -> float:
         return sum(result.maximum for result in self.results)
+
+    def all_notes(self) -> list[str]:
+        """What there is to say of notebooks, odd files and answers, each once."""
+        notes = [*self.notes, *(f"{PurePosixPath(f).name}: {why}" for f, why, _ in self.odd)]
+        notes += [f"{r.exercise}: {note}" for r in self.results for note in r.notes]
+        return list(dict.fromkeys(notes))
 
 
 @dataclass(frozen=True)

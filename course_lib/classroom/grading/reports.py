@@ -1,8 +1,6 @@
 """What teachers and students read: tables for machines, pages for people, a folder of oddities."""
 
-import csv
 import html
-import io
 import json
 import re
 import shutil
@@ -12,9 +10,9 @@ from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
 
 from .batch import Graded
-from .exports import gradescope, write_exports
 from .points import PASSED, Report, Result
-from .similar import Similar
+from .score_tables import gradescope, write_tables
+from .similarity import Similar
 
 NOT_ISOLATED = (
     "This system gave answers no file system and no network of their own: they could read what "
@@ -30,7 +28,6 @@ th.upright { writing-mode: vertical-rl; transform: rotate(180deg); vertical-alig
 .mark { font-weight: bold; } .note { color: #555; }
 """
 _MARKS = {"passed": "✓", "partly passed": "◐", "failed": "✗", "not attempted": "○", "missing": "–"}
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # What XML cannot hold at all.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
@@ -41,11 +38,10 @@ def write_reports(graded: Graded, out: Path) -> None:
     for folder in ("students", "odd", "gradescope"):
         shutil.rmtree(out / folder, ignore_errors=True)
         (out / folder).mkdir(parents=True)
-    _write(out / "scores.csv", _csv(graded))
     _write(out / "scores.json", json.dumps(_plain(graded), indent=1))
     _write(out / "junit.xml", _junit(graded))
     _write(out / "index.html", _overview(graded, names))
-    write_exports(graded, out)
+    write_tables(graded, out)
     for report in graded.reports:
         _write(out / "gradescope" / f"{names[report.student]}.json", gradescope(report))
         _write(out / "students" / f"{names[report.student]}.html", _student_page(report))
@@ -68,32 +64,13 @@ def _file_names(students: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def _csv(graded: Graded) -> str:
-    """A row for each student; no cell is a formula to a spreadsheet."""
-    columns = [(r.lesson, r.exercise) for r in graded.reports[0].results]
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["student", *(name for _, name in columns), "points", "maximum", "notes"])
-    for report in graded.reports:
-        row = [report.student, *(f"{r.points:g}" for r in report.results)]
-        row += [f"{report.points:g}", f"{report.maximum:g}", "; ".join(_all_notes(report))]
-        writer.writerow([f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in row])
-    return file.getvalue()
-
-
-def _all_notes(report: Report) -> list[str]:
-    notes = [*report.notes, *(f"{PurePosixPath(f).name}: {why}" for f, why, _ in report.odd)]
-    notes += [f"{r.exercise}: {note}" for r in report.results for note in r.notes]
-    return list(dict.fromkeys(notes))
-
-
 def _plain(graded: Graded) -> list[dict]:
     return [
         {
             "student": report.student,
             "points": report.points,
             "maximum": report.maximum,
-            "notes": _all_notes(report),
+            "notes": report.all_notes(),
             "exercises": [
                 {
                     "lesson": r.lesson,
@@ -162,7 +139,7 @@ def _(text: str) -> str:
 
 def _student_page(report: Report) -> str:
     parts = [f"<p>{report.points:g} of {report.maximum:g} points.</p>"]
-    parts += [f'<p class="note">{_(note)}</p>' for note in _all_notes(report)]
+    parts += [f'<p class="note">{_(note)}</p>' for note in report.all_notes()]
     for lesson in dict.fromkeys(result.lesson for result in report.results):
         results = [result for result in report.results if result.lesson == lesson]
         parts.append(f"<h2>{_(lesson)}</h2>\n<table>")
@@ -201,7 +178,7 @@ def _overview(graded: Graded, names: dict[str, str]) -> str:
         link = f'<a href="students/{names[report.student]}.html">{_(report.student)}</a>'
         parts.append(
             f'<tr><td>{link}</td><td class="number">{report.points:g}</td>{cells}'
-            f"<td>{len(_all_notes(report)) or ''}</td></tr>"
+            f"<td>{len(report.all_notes()) or ''}</td></tr>"
         )
     parts.append("</table>\n<h2>By exercise</h2>\n<table><tr><th>exercise</th><th>passed</th>")
     parts.append("<th>the commonest failures</th></tr>")
@@ -259,4 +236,4 @@ def _write_odd(report: Report, folder: Path) -> None:
     ):
         name = re.sub(r"[^\w.-]+", "_", PurePosixPath(path).name)[-80:]
         (folder / f"{number}_{name}").write_bytes(content)
-    _write(folder / "reasons.txt", "\n".join(_all_notes(report)) + "\n")
+    _write(folder / "reasons.txt", "\n".join(report.all_notes()) + "\n")

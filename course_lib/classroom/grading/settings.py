@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from course_lib.checks.sandbox.limits import Limits
+from course_lib.checks.sandbox.resource_limits import Limits
 
 from .points import Deadline
 

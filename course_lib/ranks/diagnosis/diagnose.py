@@ -7,8 +7,8 @@ group do not line up, or a message has only one end.
 from course_lib.observe import CommEvent, Trace
 
 from .cause import Cause
-from .different_collectives import compare_collectives
 from .message_matching import pair_messages
+from .mismatched_collectives import compare_collectives
 
 
 def diagnose(states: dict[int, str], trace: Trace) -> list[Cause]:

@@ -7,8 +7,8 @@ from course_lib.observe import CommEvent, RankWarning, Trace
 from course_lib.observe.event_wording import location
 from course_lib.ranks.wording import bytes_text
 
-from .different_collectives import passed_unequal
 from .message_matching import SHIFTS_MESSAGES
+from .mismatched_collectives import passed_unequal
 from .swapped_calls import swapped_calls
 
 

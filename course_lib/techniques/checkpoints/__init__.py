@@ -9,7 +9,7 @@
 
 To read in this order:
 
-    pieces            a run of a flattened parameter, as torch.distributed.checkpoint knows it
+    dcp_planners      pieces, runs of a flattened parameter, for torch.distributed.checkpoint
     zero_state        which pieces a rank has under ZeRO, by names that depend on nothing else
     sharded           a checkpoint that each rank writes its part of
     consolidated      from there to one process, and back

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed.checkpoint as dcp
 
-from .pieces import LoadPieces, Piece
+from .dcp_planners import LoadPieces, Piece
 from .sharded import Saved, check_same_model
 from .zero_state import (
     Zero,

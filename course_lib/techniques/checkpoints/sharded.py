@@ -25,7 +25,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
-from .pieces import LoadPieces, SavePieces
+from .dcp_planners import LoadPieces, SavePieces
 from .zero_state import (
     Zero,
     groups_of,

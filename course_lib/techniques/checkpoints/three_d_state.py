@@ -21,7 +21,7 @@ from course_lib.techniques.tensor_parallel.axis import Share, TensorAxis, gather
 from course_lib.techniques.tensor_parallel.state import shares_of
 from course_lib.techniques.three_d.training import ThreeD
 
-from .pieces import Piece
+from .dcp_planners import Piece
 from .zero_state import names_of, own_parameters, own_state, room_for_state, set_state, split
 
 State = Mapping[str, torch.Tensor]

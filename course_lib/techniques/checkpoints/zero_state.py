@@ -17,7 +17,7 @@ from course_lib.techniques.zero.zero1 import Zero1
 from course_lib.techniques.zero.zero2 import Zero2
 from course_lib.techniques.zero.zero3 import Zero3
 
-from .pieces import Piece
+from .dcp_planners import Piece
 
 Zero = Zero1 | Zero2 | Zero3
 

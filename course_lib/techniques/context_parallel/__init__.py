@@ -3,13 +3,13 @@
 To read in this order:
 
     split                   which tokens a rank holds: plain, zigzag, striped
-    documents               several in one sequence, and padding
+    packed_documents        several in one sequence, and padding
     masks                   which keys a query sees, and which blocks are empty
     merge                   one softmax from two
-    kernels                 attention of some queries to some keys, on one rank
+    attention_kernels       attention of some queries to some keys, on one rank
     attention               how the three attentions are called
     local_attention         attention to the keys of one rank
-    travelling              every rank's block in turn, by the ring
+    ring_exchange           every rank's block in turn, by the ring
     ring_attention          keys and values travel
     ring_backward           and their gradients behind them
     all_gather_attention    all keys and values at once, as Llama 3 does
@@ -30,14 +30,14 @@ ranks), so the same code is the context axis of a larger mesh.
 """
 
 from .all_gather_attention import all_gather_attention
+from .attention_kernels import attend
 from .axis import ContextAxis
-from .documents import packed_documents, padding_documents, positions_in_documents
 from .gpt import ContextAttention, ContextParallelGPT
-from .kernels import attend
 from .loss import average_gradients, context_parallel_loss, token_mean
 from .masks import Seen, work
 from .memory import all_gather_memory, ring_memory, ulysses_memory
 from .merge import merge
+from .packed_documents import packed_documents, padding_documents, positions_in_documents
 from .ring_attention import ring_attention
 from .rotary import rotary
 from .split import TokenSplit, plain_split, striped_split, zigzag_split

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from course_lib.techniques.collectives.members import Members
 
 from .attention import Attention
-from .documents import positions_in_documents
+from .packed_documents import positions_in_documents
 from .ring_attention import ring_attention
 from .split import TokenSplit, zigzag_split
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from .attention import Setting
-from .kernels import attend, attend_backward
+from .attention_kernels import attend, attend_backward
 from .masks import Block
 from .merge import merge
 

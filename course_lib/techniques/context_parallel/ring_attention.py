@@ -26,7 +26,7 @@ from .attention import Setting, in_two_passes, over_split_sequences
 from .local_attention import add_keys
 from .merge import nothing_yet
 from .ring_backward import ring_backward
-from .travelling import travelling
+from .ring_exchange import travelling
 
 
 @over_split_sequences

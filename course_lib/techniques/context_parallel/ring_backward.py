@@ -28,7 +28,7 @@ from course_lib.techniques.collectives.members import Members
 from .attention import Setting
 from .local_attention import Summand, add_up, summands
 from .merge import accumulating
-from .travelling import Buffers, travelling, wait_for
+from .ring_exchange import Buffers, travelling, wait_for
 
 
 def ring_backward(

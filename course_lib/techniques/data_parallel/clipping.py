@@ -12,7 +12,7 @@ exchange anything: what torch has for one process does.
 import torch
 from torch import nn
 
-from .overlapped import DataParallel
+from .distributed_data_parallel import DataParallel
 
 
 def clip_gradients(model: DataParallel, max_norm: float) -> torch.Tensor:

@@ -6,7 +6,7 @@
 
 The mean over the ranks of their mean gradients is the gradient of the mean over all samples, where
 all parts are equally large. Nothing travels while backward computes, and each parameter pays the
-latency of a message: the two things that `overlapped.py` mends.
+latency of a message: the two things that `distributed_data_parallel.py` mends.
 """
 
 from typing import Any

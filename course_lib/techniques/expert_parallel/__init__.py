@@ -3,7 +3,7 @@
 To read in this order:
 
     router          which experts a token goes to, and what each counts
-    balancing       tokens for every expert: two losses and a bias
+    load_balancing  tokens for every expert: two losses and a bias
     capacity        room for so many tokens, and what is dropped
     experts         the experts of a rank, computed together
     all_to_all      rows to every rank, and their gradients home
@@ -22,7 +22,6 @@ Every rank has its own tokens: the experts' ranks are ranks of the data axis.
 """
 
 from .all_to_all import all_to_all, all_to_all_bytes
-from .balancing import load_balancing_loss, max_violation, total_counts, update_bias, z_loss
 from .capacity import capacity_of, within_capacity
 from .dispatch import Dispatch, combine, dispatch, plan_dispatch, plan_with_capacity
 from .experts import Experts
@@ -36,6 +35,7 @@ from .groups import (
     expert_parameters,
 )
 from .layer import MixtureOfExperts
+from .load_balancing import load_balancing_loss, max_violation, total_counts, update_bias, z_loss
 from .router import Router, Routing, route
 from .state import expert_shares_of, gather_experts, load_whole_experts
 from .zero import ExpertZero

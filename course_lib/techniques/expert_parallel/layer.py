@@ -37,7 +37,6 @@ from course_lib.techniques.tensor_parallel.f_and_g import (
     ReduceFromTensorParallel,
 )
 
-from .balancing import BIAS_SPEED, load_balancing_loss, total_counts, update_bias, z_loss
 from .capacity import capacity_of, within_capacity
 from .dispatch import (
     Dispatch,
@@ -48,6 +47,7 @@ from .dispatch import (
     weighted_sum,
 )
 from .experts import Experts, tensor_axis
+from .load_balancing import BIAS_SPEED, load_balancing_loss, total_counts, update_bias, z_loss
 from .router import Router, Routing
 
 

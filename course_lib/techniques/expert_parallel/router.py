@@ -59,7 +59,7 @@ def route(
 ) -> Routing:
     """Choose `top_k` experts for each token from its logits (T, E).
 
-    bias: (E,), added to the scores for the choice only; see balancing.update_bias.
+    bias: (E,), added to the scores for the choice only; see load_balancing.update_bias.
 
     Of equal scores the expert of the lower number comes first, on every rank and in one process.
     """
@@ -79,7 +79,7 @@ def route(
 class Router(nn.Module):
     """(T, C) to the `Routing` of these tokens; `weight` is (E, C).
 
-    bias: (E,), zeros until `balancing.update_bias` moves them; saved with the weights.
+    bias: (E,), zeros until `load_balancing.update_bias` moves them; saved with the weights.
     """
 
     bias: torch.Tensor

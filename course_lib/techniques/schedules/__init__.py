@@ -4,7 +4,7 @@ A model is cut into p stages on p ranks; a batch into m microbatches. While the 
 travels forward and the last one back, ranks stand idle: the bubble. With equal stages, in the order
 in which to read them:
 
-    text         what a schedule is, and how it is written down
+    schedule     what a schedule is, and how it is written down
     gpipe        naive: bubble (p-1)/p of the time: one rank works, the others wait
                  GPipe: (p-1)/(m+p-1) of the time,   m microbatches in flight
     one_f_one_b  the same bubble,                    min(m, p - s) in flight on stage s
@@ -25,7 +25,7 @@ from .by_name import BY_NAME
 from .gpipe import gpipe, naive
 from .interleaved import interleaved
 from .one_f_one_b import one_f_one_b
-from .text import (
+from .schedule import (
     BACKWARD,
     BACKWARD_INPUT,
     BACKWARD_WEIGHT,

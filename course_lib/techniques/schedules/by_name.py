@@ -5,7 +5,7 @@ from collections.abc import Callable
 from .gpipe import gpipe
 from .interleaved import interleaved
 from .one_f_one_b import one_f_one_b
-from .text import Schedule
+from .schedule import Schedule
 from .zero_bubble import zb_h1
 
 BY_NAME: dict[str, Callable[[int, int, int], Schedule]] = {

@@ -4,8 +4,7 @@ The bubble is (p-1)/(m+p-1) of the time, and m microbatches are in flight on eve
 microbatch it is the naive schedule: one rank works, the others wait.
 """
 
-from .sizes import check_sizes
-from .text import Op, Schedule
+from .schedule import Op, Schedule, check_sizes
 
 
 def naive(p: int) -> Schedule:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from .sizes import check_sizes
-from .text import Op, Schedule
+from .schedule import Op, Schedule, check_sizes
 
 
 def interleaved(p: int, m: int, v: int) -> Schedule:

@@ -4,8 +4,7 @@ A stage that has warmed up runs a backward pass as soon as there is one, so stag
 activations of min(m, p - s) microbatches, where GPipe keeps those of m.
 """
 
-from .sizes import check_sizes
-from .text import Op, Schedule
+from .schedule import Op, Schedule, check_sizes
 
 
 def one_f_one_b(p: int, m: int) -> Schedule:

@@ -10,8 +10,8 @@ block, it may still hang: `course_lib.simulate` has a mode for that.
 
 from collections.abc import Sequence
 
-from .text import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD, KINDS, Op
-from .text import format_schedule as _grid
+from .schedule import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD, KINDS, Op
+from .schedule import format_schedule as _grid
 
 
 def num_stages(schedule: Sequence[Sequence[Op]]) -> int:

@@ -4,8 +4,7 @@ The gradient of a stage's input (I) is what the stage before waits for; the grad
 (W) can run at any time before the step. A third of 1F1B's idle time is left, in 1F1B's memory.
 """
 
-from .sizes import check_sizes
-from .text import Op, Schedule
+from .schedule import Op, Schedule, check_sizes
 
 
 def zb_h1(p: int, m: int) -> Schedule:

@@ -6,7 +6,7 @@ To read in this order:
     stages           which layers each pipeline stage has
     replica_rows     which rows of the batch each replica takes
     zero             ZeRO over the ranks with the same weights
-    long_sequences   what it takes for a context axis
+    context_inputs   what it takes for a context axis
     compatibility    what does not go together, and why
 
 Needs of its neighbours: mesh, schedules, tensor_parallel, context_parallel, pipeline,

@@ -45,7 +45,7 @@ from course_lib.techniques.tensor_parallel import (
 )
 
 from .compatibility import check
-from .long_sequences import Sequences, loss_over
+from .context_inputs import Sequences, loss_over
 from .replica_rows import rows_of
 from .stages import Stages, ends_of, layers_of, paths_of, split_stages
 from .zero import Zero, shard_over_replicas, trainings_in
@@ -144,7 +144,7 @@ class ThreeD:
         over these.
 
         documents: (B, T), where several are packed into a sequence: no token sees another document,
-            and each has positions of its own. See context_parallel/documents.py.
+            and each has positions of its own. See context_parallel/packed_documents.py.
         """
         self.stepping.zero_grad()
         loss = self.pipeline.train_step(*self.part_of(tokens, targets, documents))

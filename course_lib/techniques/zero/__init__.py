@@ -9,7 +9,7 @@ To read in this order:
     zero1                optimizer state sharded
     buckets              gradients reduce-scattered while backward goes on
     zero2                gradients too, bucket by bucket
-    zero3_unit           parameters that are whole only while they are needed
+    unshard_reshard      parameters that are whole only while they are needed
     prefetch             and that begin to travel before
     zero3                parameters too
 

@@ -7,7 +7,7 @@ Nothing tells in which order a model calls its modules but a forward pass that d
 forward pass fetches nothing ahead, and each later one what the one before it ran next.
 """
 
-from .zero3_unit import Unit
+from .unshard_reshard import Unit
 
 
 class Prefetcher:

@@ -32,7 +32,7 @@ from course_lib.techniques.make_optimizer import MakeOptimizer
 from .buckets import ScatteredBucket
 from .prefetch import Prefetcher
 from .training import ShardedTraining
-from .zero3_unit import TrainingState, Unit, blocks, divide, tensors_in
+from .unshard_reshard import TrainingState, Unit, blocks, divide, tensors_in
 
 
 class Zero3(ShardedTraining):

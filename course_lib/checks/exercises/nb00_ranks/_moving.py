@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import torch
 
-from course_lib.checks import compare, inputs, reference, traffic_limits
+from course_lib.checks import case_inputs, compare, reference, traffic_limits
 from course_lib.checks.exercise import Case, Clue, Finding
-from course_lib.checks.glimpse import glimpse_inputs
+from course_lib.checks.format_tensor import glimpse_inputs
 from course_lib.text import counted
 
 POINT = Clue(
@@ -20,7 +20,7 @@ ALONE = Clue("one rank has nobody to send to, and nobody to receive from", "rank
 def legible(world_size: int, numel: int, root: int = 0) -> Case:
     """Rank r holds (1, 2, 3, ...) x 10^r, as float32."""
     clue = ""
-    tensors = [t.float() for t in inputs.by_powers_of_ten(world_size, numel)]
+    tensors = [t.float() for t in case_inputs.by_powers_of_ten(world_size, numel)]
     if root:
         clue = Clue(
             f"the root is rank {root} here, not rank 0", "rank of the current process", "NoneType"
@@ -37,7 +37,7 @@ def drawn(
     clue: str = "",
 ) -> Case:
     """Random numbers on every rank."""
-    return _case(inputs.spread(rng, world_size, shape, dtype), root, clue)
+    return _case(case_inputs.spread(rng, world_size, shape, dtype), root, clue)
 
 
 def _case(tensors: list[torch.Tensor], root: int, clue: str) -> Case:

@@ -14,11 +14,11 @@ import torch
 import torch.distributed as dist
 
 from course_lib.checks import traffic_limits
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.glimpse import glimpse
-from course_lib.checks.shares import by_rank
+from course_lib.checks.format_tensor import glimpse
+from course_lib.checks.rank_inputs import by_rank
 from course_lib.text import counted
 
 from ._moving import (

@@ -13,7 +13,7 @@ The picture is the wait-for graph; a circle in it is a deadlock (Coffman, Elphic
 import random
 from collections.abc import Callable
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from course_lib.checks.answers import Call, plain
+from course_lib.checks.call_answer import Call, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.shares import by_rank
+from course_lib.checks.rank_inputs import by_rank
 
 from ._moving import (
     ALONE,

@@ -10,10 +10,10 @@ import math
 import random
 from collections.abc import Callable
 
-from course_lib.checks.answers import kind_of, plain, shown
+from course_lib.checks.call_answer import kind_of, plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import numbers
+from course_lib.checks.returned_numbers import numbers
 
 _GB = 10**9
 

@@ -17,11 +17,11 @@ import torch
 import torch.distributed as dist
 
 from course_lib.checks import traffic_limits
-from course_lib.checks.answers import kind_of, plain
 from course_lib.checks.arriving_messages import hearing
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.shares import only
+from course_lib.checks.rank_inputs import only
 from course_lib.observe import CommEvent
 
 _SPECTATORS = (

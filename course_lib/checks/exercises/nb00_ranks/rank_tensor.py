@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from course_lib.checks import compare, reference
-from course_lib.checks.answers import plain
+from course_lib.checks.call_answer import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.glimpse import glimpse
+from course_lib.checks.format_tensor import glimpse
 from course_lib.text import counted
 
 

@@ -13,11 +13,11 @@ import torch
 import torch.distributed as dist
 
 from course_lib.checks import compare, reference, traffic_limits
-from course_lib.checks.answers import Call, plain
+from course_lib.checks.call_answer import Call, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.glimpse import glimpse_inputs
-from course_lib.checks.shares import only
+from course_lib.checks.format_tensor import glimpse_inputs
+from course_lib.checks.rank_inputs import only
 
 from ._moving import (
     ALONE,

@@ -8,10 +8,10 @@ bytes_sent(workers, size, servers) -> (by a server, by a worker, by a rank of a 
 import random
 from typing import Any
 
-from course_lib.checks.answers import plain, shown
+from course_lib.checks.call_answer import plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, cut_off, numbers
+from course_lib.checks.returned_numbers import close, cut_off, numbers
 from course_lib.text import counted
 
 _EXACT = 1e-6  # a float32 tensor is a number, too

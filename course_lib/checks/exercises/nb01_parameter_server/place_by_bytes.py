@@ -8,7 +8,7 @@ place_by_bytes(sizes, servers) -> for each server its pieces (tensor, start, sto
 import random
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 

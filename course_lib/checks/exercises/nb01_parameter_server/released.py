@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.checks.answers import plain, shown
+from course_lib.checks.call_answer import plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 

@@ -15,10 +15,10 @@ import torch
 import torch.distributed as dist
 
 from course_lib.checks import compare, reference, traffic_limits
-from course_lib.checks.answers import plain
+from course_lib.checks.call_answer import plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
-from course_lib.checks.shares import by_rank, by_worker, each
+from course_lib.checks.rank_inputs import by_rank, by_worker, each
 from course_lib.text import counted
 
 from ._nets import (

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import torch
 
-from course_lib.checks import compare, inputs, reference, traffic_limits
-from course_lib.checks.answers import Call
+from course_lib.checks import case_inputs, compare, reference, traffic_limits
+from course_lib.checks.call_answer import Call
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Clue, Finding, Observation
-from course_lib.checks.glimpse import glimpse, glimpse_inputs
+from course_lib.checks.format_tensor import glimpse, glimpse_inputs
 
 _GLOBAL_RANKS = Clue(
     "ranks are counted inside the group here: dist.get_rank(group) is your own, and group_dst and "
@@ -43,7 +43,7 @@ POINT = Clue(
 
 
 def legible(world_size: int, numel: int, dtype: torch.dtype = torch.float32) -> Case:
-    tensors = [t.to(dtype) for t in inputs.by_powers_of_ten(world_size, numel)]
+    tensors = [t.to(dtype) for t in case_inputs.by_powers_of_ten(world_size, numel)]
     return Case(world_size, _label(world_size, tensors[0]), {"inputs": tensors})
 
 
@@ -54,14 +54,14 @@ def drawn(
     dtype: torch.dtype = torch.float32,
     clue: str = "",
 ) -> Case:
-    tensors = inputs.spread(rng, world_size, shape, dtype)
+    tensors = case_inputs.spread(rng, world_size, shape, dtype)
     return Case(world_size, _label(world_size, tensors[0]), {"inputs": tensors}, clue)
 
 
 def in_group(
     rng: random.Random, world_size: int, members: tuple[int, ...], shape: int | tuple[int, ...]
 ) -> Case:
-    tensors = inputs.spread(rng, len(members), shape)
+    tensors = case_inputs.spread(rng, len(members), shape)
     label = f"{_label(len(members), tensors[0])}: the group of {traffic_limits.ranks(members)}"
     data = {"inputs": tensors, "members": list(members)}
     return Case(world_size, f"{label}, out of {world_size}", data, _GLOBAL_RANKS)

@@ -20,11 +20,11 @@ from torch import nn
 from torch.profiler import record_function
 
 from course_lib.checks import compare, reference
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
-from course_lib.checks.marks import BACKWARD, ready
-from course_lib.checks.shares import along, by_rank
+from course_lib.checks.profiler_labels import BACKWARD, ready
+from course_lib.checks.rank_inputs import along, by_rank
 
 from ._big_batch import (
     BATCH,

@@ -8,10 +8,10 @@ crossover_bytes(n, alpha, beta) -> float
 import random
 from collections.abc import Callable
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
+from course_lib.checks.returned_numbers import close, number
 from course_lib.simulate import costs
 from course_lib.text import counted
 

@@ -10,10 +10,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain, shown
+from course_lib.checks.call_answer import kind_of, plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, numbers
+from course_lib.checks.returned_numbers import close, numbers
 from course_lib.simulate import costs
 
 _FIT_TOLERANCE = 1e-3  # float32 arithmetic is good enough

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import compare, inputs, reference
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks import case_inputs, compare, reference
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
-from course_lib.checks.glimpse import glimpse_inputs
-from course_lib.checks.shares import by_rank, each
+from course_lib.checks.format_tensor import glimpse_inputs
+from course_lib.checks.rank_inputs import by_rank, each
 from course_lib.text import counted
 
 # Per tensor: shape and dtype; a shape marked "transposed" arrives as the .t() of its reverse.
@@ -99,7 +99,7 @@ def _case(
     dtypes = dtypes or [_F32] * len(shapes)
     data = {
         "tensors": [  # by tensor, then by rank
-            inputs.spread(rng, world_size, shape, dtype)
+            case_inputs.spread(rng, world_size, shape, dtype)
             for shape, dtype in zip(shapes, dtypes, strict=True)
         ],
         "buffer_bytes": buffer_bytes,

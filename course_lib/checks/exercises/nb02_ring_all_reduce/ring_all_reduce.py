@@ -10,10 +10,10 @@ import random
 
 import torch
 
-from course_lib.checks.answers import call_with_own_tensor, members_of
+from course_lib.checks.call_answer import call_with_own_tensor, members_of
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
-from course_lib.checks.shares import by_rank
+from course_lib.checks.rank_inputs import by_rank
 
 from ._support import (
     ALONE,

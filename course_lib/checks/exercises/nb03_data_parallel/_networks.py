@@ -9,7 +9,7 @@ from torch import nn
 
 from course_lib.checks import tolerance
 from course_lib.checks.exercise import Finding
-from course_lib.checks.glimpse import glimpse
+from course_lib.checks.format_tensor import glimpse
 
 INPUTS, OUTPUTS = 4, 2
 EXACT = 1e-6  # of the largest gradient: weights such as rows / total may be float32

@@ -18,12 +18,12 @@ from torch.autograd import Variable
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.profiler import record_function
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.glimpse import glimpse
-from course_lib.checks.numbers import close, number
-from course_lib.checks.shares import along
+from course_lib.checks.format_tensor import glimpse
+from course_lib.checks.rank_inputs import along
+from course_lib.checks.returned_numbers import close, number
 from course_lib.text import counted
 
 from ._networks import (

@@ -21,11 +21,11 @@ from torch import nn
 from torch.profiler import record_function
 
 from course_lib.checks import compare
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
-from course_lib.checks.marks import BACKWARD, never_ready, ready
-from course_lib.checks.shares import rows
+from course_lib.checks.profiler_labels import BACKWARD, never_ready, ready
+from course_lib.checks.rank_inputs import rows
 from course_lib.observe import CommEvent
 from course_lib.text import counted
 

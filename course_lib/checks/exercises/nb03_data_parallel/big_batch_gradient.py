@@ -14,11 +14,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
-from course_lib.checks.shares import rows
+from course_lib.checks.rank_inputs import rows
+from course_lib.checks.returned_numbers import close, number
 
 from ._networks import (
     FROZEN,

@@ -6,10 +6,10 @@ learning_rate(step, base_rate, base_batch, batch, warmup_steps) -> rate of this 
 import random
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number, numbers
+from course_lib.checks.returned_numbers import close, number, numbers
 from course_lib.checks.tolerance import EXACT
 
 # Learning rate

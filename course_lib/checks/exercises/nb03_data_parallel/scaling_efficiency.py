@@ -6,10 +6,10 @@ scaling_efficiency(forward, backward, ready, sizes, seconds) -> share of the ide
 import random
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
+from course_lib.checks.returned_numbers import close, number
 from course_lib.checks.tolerance import EXACT
 
 # Scaling efficiency

@@ -14,11 +14,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib.checks.answers import plain
+from course_lib.checks.call_answer import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.glimpse import glimpse
-from course_lib.checks.shares import by_rank
+from course_lib.checks.format_tensor import glimpse
+from course_lib.checks.rank_inputs import by_rank
 from course_lib.text import counted
 
 FROZEN, BUFFERS, TIED, MASK = "frozen", "buffers", "tied", "mask"

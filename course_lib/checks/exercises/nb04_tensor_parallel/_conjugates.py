@@ -2,8 +2,8 @@
 
 import random
 
+from course_lib.checks.case_inputs import normal
 from course_lib.checks.exercise import Case
-from course_lib.checks.inputs import normal
 from course_lib.text import counted
 
 

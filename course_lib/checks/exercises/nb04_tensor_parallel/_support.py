@@ -12,10 +12,10 @@ import torch
 from torch.profiler import record_function
 
 from course_lib.checks import compare
-from course_lib.checks.answers import plain
+from course_lib.checks.call_answer import plain
 from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.checks.exercises._operations import Operations
-from course_lib.checks.marks import BACKWARD, FORWARD
+from course_lib.checks.profiler_labels import BACKWARD, FORWARD
 from course_lib.observe import CommEvent
 
 ALL_REDUCE = frozenset({"all_reduce"})

@@ -8,8 +8,8 @@ layer_traffic(b, s, h, t, element_size) -> bytes that each rank sends in one lay
 import random
 from typing import Any
 
-from course_lib.checks import formulas
-from course_lib.checks.answers import plain
+from course_lib.checks import byte_formulas
+from course_lib.checks.call_answer import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
@@ -64,7 +64,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         (want / t, "every rank's summand has the size of the whole output, not 1/t of it"),
     ]
     rule = "count the all-reduces of a layer, and what a ring sends for one of them"
-    return formulas.answered(observation.values[0], want, causes, rule)
+    return byte_formulas.answered(observation.values[0], want, causes, rule)
 
 
 EXERCISE = Exercise(

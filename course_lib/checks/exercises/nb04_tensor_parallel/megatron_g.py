@@ -12,8 +12,8 @@ import torch.distributed as dist
 
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.marks import BACKWARD, FORWARD
-from course_lib.checks.shares import by_rank
+from course_lib.checks.profiler_labels import BACKWARD, FORWARD
+from course_lib.checks.rank_inputs import by_rank
 
 from ._conjugates import conjugate_cases
 from ._support import (

@@ -13,8 +13,8 @@ import torch.distributed as dist
 
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.marks import FORWARD
-from course_lib.checks.shares import along
+from course_lib.checks.profiler_labels import FORWARD
+from course_lib.checks.rank_inputs import along
 
 from ._linears import linear_cases
 from ._support import (

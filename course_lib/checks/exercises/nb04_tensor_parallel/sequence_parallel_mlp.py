@@ -15,12 +15,12 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
+from course_lib.checks.case_inputs import normal
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.inputs import normal
-from course_lib.checks.marks import BACKWARD, FORWARD
+from course_lib.checks.profiler_labels import BACKWARD, FORWARD
+from course_lib.checks.rank_inputs import along
 from course_lib.checks.reference import added, gradient
-from course_lib.checks.shares import along
 from course_lib.text import counted
 
 from ._support import (

@@ -13,10 +13,10 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from course_lib.checks import compare, reference, tolerance
-from course_lib.checks.answers import kind_of
+from course_lib.checks.call_answer import kind_of
 from course_lib.checks.exercise import Case, Finding
-from course_lib.checks.marks import label_of, moment
-from course_lib.checks.numbers import close, number
+from course_lib.checks.profiler_labels import label_of, moment
+from course_lib.checks.returned_numbers import close, number
 
 _LOSS = 1e-4
 _ROUNDING = 1e-4  # of the largest gradient of a stage: float32 through a few layers

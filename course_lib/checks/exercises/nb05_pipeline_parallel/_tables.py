@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from course_lib.checks.answers import Other, kind_of, plain
+from course_lib.checks.call_answer import Other, kind_of, plain
 from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.checks.sandbox.names import technique_file
 from course_lib.observe.timeline import Timeline

@@ -6,10 +6,10 @@ bubble_fractions(p, m) -> (of all the time, of the working time)
 import random
 from typing import Any
 
-from course_lib.checks.answers import plain, shown
+from course_lib.checks.call_answer import plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, numbers
+from course_lib.checks.returned_numbers import close, numbers
 from course_lib.checks.tolerance import EXACT
 from course_lib.text import counted
 

@@ -3,7 +3,7 @@
 choose_schedule(job, seconds) -> (schedule, p, m, v)
     job: plain numbers, "machines", "layers", "batch" (sequences per step), and in bytes "memory" of
     a machine, "states" of a layer, "activations" of a layer and one sequence. `seconds(schedule, p,
-    m, v)` is what the simulator says of a step (`course_lib.simulate.pipeline_jobs`). The answer
+    m, v)` is what the simulator says of a step (`course_lib.simulate.pipeline_choices`). The answer
     fits into memory, and is at most 2 % slower than the fastest way that does.
 """
 
@@ -13,28 +13,28 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain, shown
+from course_lib.checks.call_answer import kind_of, plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.decisions import Decision
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.simulate import pipeline_jobs
-from course_lib.simulate.pipeline_jobs import Job
+from course_lib.simulate import pipeline_choices
+from course_lib.simulate.pipeline_choices import Job
 from course_lib.text import counted
 
 _DRAWN = 1
 _ASKED = ("machines", "layers", "batch", "memory", "states", "activations")
 # Eight machines, and a number of layers that eight does not divide.
-_UNEVEN = pipeline_jobs.transformer_job(36, 6144, machines=8, memory=160e9, bandwidth=25e9)
+_UNEVEN = pipeline_choices.transformer_job(36, 6144, machines=8, memory=160e9, bandwidth=25e9)
 # Room for the two chunks of interleaving that are the fastest, and for no stage in flight more.
-_CLOSE_FIT = replace(pipeline_jobs.JOBS["GPT-3, Ethernet"], memory=296e9)
+_CLOSE_FIT = replace(pipeline_choices.JOBS["GPT-3, Ethernet"], memory=296e9)
 SCHEDULES = ("gpipe", "1f1b", "interleaved")
 
 
 def _cases(rng: random.Random) -> list[Case]:
-    cases = [_case(name, job) for name, job in pipeline_jobs.JOBS.items()]
+    cases = [_case(name, job) for name, job in pipeline_choices.JOBS.items()]
     cases += [_case("16B, InfiniBand", _UNEVEN), _case("GPT-3, Ethernet, more memory", _CLOSE_FIT)]
-    while len(cases) < len(pipeline_jobs.JOBS) + 2 + _DRAWN:
-        name, job = rng.choice(list(pipeline_jobs.JOBS.items())[:3])
+    while len(cases) < len(pipeline_choices.JOBS) + 2 + _DRAWN:
+        name, job = rng.choice(list(pipeline_choices.JOBS.items())[:3])
         job = replace(job, memory=job.memory * rng.choice((1.25, 1.5)), batch=96)
         case = _case(f"{name}, another memory and batch", job)
         if _DECISION.fitting(case):
@@ -54,7 +54,7 @@ def _case(name: str, job: Job) -> Case:
 @functools.cache
 def _times(job: Job) -> dict[tuple, float]:
     """What a step takes in each way, which no memory changes: cases are drawn again and again."""
-    return {tuple(way): pipeline_jobs.seconds(job, way) for way in pipeline_jobs.ways(job)}
+    return {tuple(way): pipeline_choices.seconds(job, way) for way in pipeline_choices.ways(job)}
 
 
 def _on_rank(answer: Callable, case: Case) -> Any:

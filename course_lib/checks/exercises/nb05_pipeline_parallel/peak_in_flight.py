@@ -6,10 +6,10 @@ peak_in_flight(row) -> the most (stage, microbatch) pairs between their F and th
 import random
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import number
+from course_lib.checks.returned_numbers import number
 from course_lib.text import counted
 
 from ._tables import Op

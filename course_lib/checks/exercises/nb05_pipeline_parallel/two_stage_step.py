@@ -14,10 +14,10 @@ import torch
 import torch.distributed as dist
 
 from course_lib.checks import traffic_limits
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.shares import by_rank, only
+from course_lib.checks.rank_inputs import by_rank, only
 
 from ._networks import (
     FROZEN,

@@ -13,7 +13,7 @@ from torch import nn
 from torch.profiler import record_function
 
 from course_lib.checks import compare, reference
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.checks.exercises._training import (
     STEPS,
@@ -23,7 +23,7 @@ from course_lib.checks.exercises._training import (
     make_optimizer,
     trainable,
 )
-from course_lib.checks.marks import BACKWARD
+from course_lib.checks.profiler_labels import BACKWARD
 from course_lib.checks.reference import moved
 from course_lib.observe import Trace
 from course_lib.text import counted

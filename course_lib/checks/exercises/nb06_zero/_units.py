@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
-from course_lib.checks.marks import meanwhile, message
+from course_lib.checks.profiler_labels import meanwhile, message
 
 Log = list[tuple[str, int]]
 

@@ -16,11 +16,11 @@ import torch.distributed as dist
 from torch import nn
 
 from course_lib.checks import compare, reference
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
-from course_lib.checks.shares import by_rank, each
+from course_lib.checks.rank_inputs import by_rank, each
+from course_lib.checks.returned_numbers import close, number
 from course_lib.text import counted, listed
 
 _RELATIVE = 1e-5  # torch's own clipping adds 1e-6 to the norm

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import held_bytes
-from course_lib.checks.numbers import number
+from course_lib.checks.returned_numbers import number
 
 
 def _tensors(kind: str, size: int) -> list[torch.Tensor | None]:

@@ -18,12 +18,12 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.profiler import record_function
 
 from course_lib.checks import compare, reference, traffic_limits
-from course_lib.checks.answers import kind_of
+from course_lib.checks.call_answer import kind_of
 from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.marks import label_of
+from course_lib.checks.profiler_labels import label_of
+from course_lib.checks.rank_inputs import along
 from course_lib.checks.reference import gradient, moved
-from course_lib.checks.shares import along
 from course_lib.text import counted
 
 from ._spying import TRAINING, during_training, held_bytes

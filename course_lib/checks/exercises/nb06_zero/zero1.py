@@ -10,7 +10,7 @@ from functools import partial
 
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.exercises._training import FROZEN
-from course_lib.checks.shares import along, by_rank
+from course_lib.checks.rank_inputs import along, by_rank
 
 from ._partitioned import cases, contract, wrong_state, wrong_traffic
 from ._spying import (

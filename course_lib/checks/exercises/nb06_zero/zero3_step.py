@@ -17,11 +17,11 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from course_lib.checks import compare, reference, traffic_limits
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
-from course_lib.checks.shares import along
+from course_lib.checks.rank_inputs import along
+from course_lib.checks.returned_numbers import close, number
 from course_lib.text import counted
 
 from ._units import Layer, Log, Unit, padded

@@ -11,10 +11,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.checks.answers import plain, shown
+from course_lib.checks.call_answer import plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, numbers
+from course_lib.checks.returned_numbers import close, numbers
 from course_lib.checks.tolerance import EXACT
 from course_lib.simulate import model_state_bytes, step_traffic_elements
 from course_lib.text import counted

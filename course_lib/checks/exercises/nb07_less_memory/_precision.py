@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.profiler import record_function
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.exercise import Case, Clue, Finding
 from course_lib.checks.exercises._training import (
     ADAM,
@@ -19,8 +19,8 @@ from course_lib.checks.exercises._training import (
     held_bytes,
     trainable,
 )
-from course_lib.checks.glimpse import glimpse
-from course_lib.checks.marks import BACKWARD
+from course_lib.checks.format_tensor import glimpse
+from course_lib.checks.profiler_labels import BACKWARD
 
 STEPS = 60
 

@@ -3,7 +3,8 @@
 choose_savings(job, seconds) -> (zero, offload, recompute)
     job: plain numbers, "devices", "layers", "parameters" of a layer, "memory" of a device in bytes,
     and "activations", a dict of what a layer keeps in bytes by what is recomputed. `seconds(zero,
-    offload, recompute)` is what the simulator says of a step (`course_lib.simulate.memory_jobs`).
+    offload, recompute)` is what the simulator says of a step
+    (`course_lib.simulate.memory_choices`).
     The answer fits into memory, and is at most 2 % slower than the fastest way that does.
 """
 
@@ -12,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain, shown
+from course_lib.checks.call_answer import kind_of, plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.decisions import Decision
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.simulate import memory_jobs
-from course_lib.simulate.memory_jobs import RECOMPUTE, Job, Way
+from course_lib.simulate import memory_choices
+from course_lib.simulate.memory_choices import RECOMPUTE, Job, Way
 
 _ASKED = ("devices", "layers", "memory", "parameters", "activations")
 # Ways that are the fastest by more than is let pass, as long as they fit: with memory for just
@@ -34,7 +35,7 @@ _NARROW = 1e-3  # of the memory
 
 
 def _cases(rng: random.Random) -> list[Case]:
-    jobs = memory_jobs.JOBS
+    jobs = memory_choices.JOBS
     cases = [_case(name, job) for name, job in jobs.items()]
     for name, way, slower in _TIGHT:
         job = replace(jobs[name], on_host=slower * jobs[name].on_host)
@@ -50,7 +51,7 @@ def _cases(rng: random.Random) -> list[Case]:
 
 def _case(name: str, job: Job) -> Case:
     label = f"{name}: {job.devices} x {job.memory / 1e9:.5g} GB"
-    times = {tuple(way): memory_jobs.seconds(job, way) for way in memory_jobs.ways(job)}
+    times = {tuple(way): memory_choices.seconds(job, way) for way in memory_choices.ways(job)}
     return Case(1, label, {"job": _plain(job), "seconds": times})
 
 

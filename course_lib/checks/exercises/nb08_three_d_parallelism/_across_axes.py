@@ -4,8 +4,8 @@ import torch.distributed as dist
 
 from course_lib.checks import traffic_limits
 from course_lib.checks.exercise import Case, Finding, Observation
-from course_lib.checks.groups import group_of
-from course_lib.checks.numbers import close
+from course_lib.checks.process_groups import group_of
+from course_lib.checks.returned_numbers import close
 
 from ._axes import (
     AXES,

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.exercise import Case, Finding, Observation
-from course_lib.checks.numbers import close, number
+from course_lib.checks.returned_numbers import close, number
 from course_lib.checks.tolerance import EXACT
 
 

@@ -8,10 +8,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import number
+from course_lib.checks.returned_numbers import number
 
 
 def _cases(rng: random.Random) -> list[Case]:

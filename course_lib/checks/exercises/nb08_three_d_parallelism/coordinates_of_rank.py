@@ -7,10 +7,10 @@ coordinates_of_rank(rank, sizes) -> {axis: coordinate}
 from collections.abc import Callable
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import whole
+from course_lib.checks.returned_numbers import whole
 
 from ._axes import (
     Sizes,

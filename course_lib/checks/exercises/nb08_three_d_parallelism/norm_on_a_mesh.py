@@ -16,10 +16,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import close, number
+from course_lib.checks.returned_numbers import close, number
 from course_lib.checks.tolerance import EXACT
 
 from ._across_axes import MESHES, SHORT, few_bytes, groups_of_mesh, is_short, open

@@ -1,10 +1,10 @@
 """The learner's own planner.
 
 price_plan(model, cluster, way) -> (bytes on the device that holds most, seconds of a step)
-    The three dicts are those of `course_lib.simulate.contest`, which also has the score: on all
-    ways to train a model, the answer tells as well as the library's planner what fits, puts them in
-    about its order, and begins with one that is nearly the fastest; of the runs in Megatron-LM's
-    Table 2 it tells the fast from the slow.
+    The three dicts are those of `course_lib.simulate.planner_contest`, which also has the score: on
+    all ways to train a model, the answer tells as well as the library's planner what fits, puts
+    them in about its order, and begins with one that is nearly the fastest; of the runs in
+    Megatron-LM's Table 2 it tells the fast from the slow.
 """
 
 import dataclasses
@@ -14,13 +14,13 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import number
-from course_lib.simulate import contest, scoring
+from course_lib.checks.returned_numbers import number
+from course_lib.simulate import planner_contest, planner_scores
+from course_lib.simulate.frameworks import MODERN
 from course_lib.simulate.plans import Plan
-from course_lib.simulate.training_programs import MODERN
 
 from . import _pricing
 
@@ -28,24 +28,27 @@ _SAME_ORDER = 0.9
 _REGRET = 0.15
 _FITS = 0.95  # of the ways, told right
 _DRAWN = (
-    contest.Request("18.4B", 8, 512),
-    contest.Request("39.1B", 16, 512),
-    contest.Request("76.1B", 32, 1024),
-    contest.Request("145.6B", 48, 1536),
+    planner_contest.Request("18.4B", 8, 512),
+    planner_contest.Request("39.1B", 16, 512),
+    planner_contest.Request("76.1B", 32, 1024),
+    planner_contest.Request("145.6B", 48, 1536),
 )
 Priced = list[tuple[float, float]]
 
 
 def _cases(rng: random.Random) -> list[Case]:
-    requests = [contest.Request("7.5B", 4, 512), contest.Request("GPT-3 175B", 128, 1536)]
+    requests = [
+        planner_contest.Request("7.5B", 4, 512),
+        planner_contest.Request("GPT-3 175B", 128, 1536),
+    ]
     cases = [_case(request) for request in (*requests, rng.choice(_DRAWN))]
-    asked = [contest.asked_of(run) for run in scoring.TABLE_2]
+    asked = [planner_contest.asked_of(run) for run in planner_scores.TABLE_2]
     return [*cases, Case(1, "the twelve runs of Megatron-LM's Table 2", {"asked": asked})]
 
 
-def _case(request: contest.Request) -> Case:
-    plans = contest.ways(request)
-    asked = [contest.asked(plan, request.cluster, MODERN) for plan in plans]
+def _case(request: planner_contest.Request) -> Case:
+    plans = planner_contest.ways(request)
+    asked = [planner_contest.asked(plan, request.cluster, MODERN) for plan in plans]
     return Case(
         1,
         f"{len(plans)} ways to train {request}",
@@ -53,9 +56,9 @@ def _case(request: contest.Request) -> Case:
     )
 
 
-def _request(case: Case) -> contest.Request:
+def _request(case: Case) -> planner_contest.Request:
     """Cases hold plain values, since ranks in a sandbox do not know the planner."""
-    return contest.Request(*case.data["request"])
+    return planner_contest.Request(*case.data["request"])
 
 
 def _on_rank(answer: Callable, case: Case) -> Any:
@@ -80,7 +83,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         priced.append((pair[0], pair[1]))
     if "request" not in case.data:
         return _published(case, priced)
-    plans = contest.ways(_request(case))
+    plans = planner_contest.ways(_request(case))
     return _memory(case, plans, priced) or _time(case, plans, priced)
 
 
@@ -111,7 +114,7 @@ def _memory(case: Case, plans: Sequence[Plan], priced: Priced) -> Finding | None
 def _time(case: Case, plans: Sequence[Plan], priced: Priced) -> Finding | None:
     """Is its order right, and its first choice?"""
     room = _request(case).cluster.device.memory
-    score = scoring.compare(plans, priced, room)
+    score = planner_scores.compare(plans, priced, room)
     if _good(score):
         return None
     fitting = [n for n, plan in enumerate(plans) if plan.memory.total <= room]
@@ -130,7 +133,7 @@ def _time(case: Case, plans: Sequence[Plan], priced: Priced) -> Finding | None:
 
 
 def _published(case: Case, priced: Priced) -> Finding | None:
-    score = scoring.compare_published([seconds for _, seconds in priced])
+    score = planner_scores.compare_published([seconds for _, seconds in priced])
     if _good(score):
         return None
     return Finding(
@@ -140,9 +143,9 @@ def _published(case: Case, priced: Priced) -> Finding | None:
         f"first choices within {_REGRET:.0%}",
         got=f"{score.correlation:.2f}, and one that was {score.regret:.0%} slower. "
         + _farthest_off(
-            [run.name for run in scoring.TABLE_2],
-            [-run.flops_per_second for run in scoring.TABLE_2],
-            [-rate for rate in scoring.rates([seconds for _, seconds in priced])],
+            [run.name for run in planner_scores.TABLE_2],
+            [-run.flops_per_second for run in planner_scores.TABLE_2],
+            [-rate for rate in planner_scores.rates([seconds for _, seconds in priced])],
         ),
     )
 
@@ -161,7 +164,7 @@ def _farthest_off(names: Sequence[str], theirs: Sequence[float], ours: Sequence[
     )
 
 
-def _good(score: scoring.Score) -> bool:
+def _good(score: planner_scores.Score) -> bool:
     fits = score.regret is not None and score.regret <= _REGRET
     return fits and score.correlation >= _SAME_ORDER
 

@@ -12,7 +12,7 @@ import random
 
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import number
+from course_lib.checks.returned_numbers import number
 
 from ._sizing import compare, on_rank
 

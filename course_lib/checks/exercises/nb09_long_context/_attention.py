@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from course_lib.checks import compare, reference, tolerance
-from course_lib.checks.answers import kind_of
+from course_lib.checks.call_answer import kind_of
+from course_lib.checks.case_inputs import normal
 from course_lib.checks.exercise import Finding
-from course_lib.checks.inputs import normal
 from course_lib.checks.reference import Reference
 
 _ROUNDING = {torch.float64: tolerance.LAYER, torch.float32: 1e-4}

@@ -7,7 +7,7 @@ import torch
 
 from course_lib.checks import traffic_limits
 from course_lib.checks.exercise import Case, Finding, Observation
-from course_lib.checks.shares import rows
+from course_lib.checks.rank_inputs import rows
 from course_lib.text import counted
 
 from ._attention import (

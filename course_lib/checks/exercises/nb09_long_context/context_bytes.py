@@ -9,11 +9,11 @@ context_bytes(tokens, n, heads, kv_heads, head_size, element_size) -> (ring, all
 import random
 from typing import Any
 
-from course_lib.checks import compare, formulas
-from course_lib.checks.answers import plain, shown
+from course_lib.checks import byte_formulas, compare
+from course_lib.checks.call_answer import plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.numbers import numbers
+from course_lib.checks.returned_numbers import numbers
 from course_lib.text import counted
 
 _WAYS = ("ring", "all_gather", "ulysses")
@@ -54,7 +54,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     wanted = _exact(*case.data["size"])
     for way, mine, exact in zip(_WAYS, got, wanted, strict=True):
         causes = _causes(way, exact, *case.data["size"])
-        finding = formulas.differs(mine, exact, causes, _rule(way, case.data["size"][1]))
+        finding = byte_formulas.differs(mine, exact, causes, _rule(way, case.data["size"][1]))
         if finding:
             return compare.titled(way, finding)
     return None

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from course_lib.checks.answers import plain
+from course_lib.checks.call_answer import plain
+from course_lib.checks.case_inputs import normal
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.inputs import normal
 
 from ._attention import BLIND, Tensors, differs, merged, tensors
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
 from course_lib.checks.exercises._refusals import BOTH_NUMBERS

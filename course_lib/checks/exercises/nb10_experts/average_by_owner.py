@@ -15,12 +15,12 @@ import torch.distributed as dist
 from torch import nn
 
 from course_lib.checks import compare
-from course_lib.checks.answers import plain
+from course_lib.checks.call_answer import plain
+from course_lib.checks.case_inputs import normal
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
-from course_lib.checks.groups import group_of
-from course_lib.checks.inputs import normal
-from course_lib.checks.shares import by_rank
+from course_lib.checks.process_groups import group_of
+from course_lib.checks.rank_inputs import by_rank
 from course_lib.text import counted
 
 _DENSE = [(2, 3), (4,)]

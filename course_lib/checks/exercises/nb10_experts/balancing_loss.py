@@ -16,12 +16,12 @@ import torch.distributed as dist
 from torch.profiler import record_function
 
 from course_lib.checks import compare
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
+from course_lib.checks.case_inputs import normal
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.inputs import normal
-from course_lib.checks.marks import BACKWARD
-from course_lib.checks.shares import by_rank
+from course_lib.checks.profiler_labels import BACKWARD
+from course_lib.checks.rank_inputs import by_rank
 from course_lib.text import counted
 
 _ROUNDING = 1e-6  # counts over counts are float32

@@ -16,12 +16,12 @@ import torch
 import torch.distributed as dist
 
 from course_lib.checks import compare
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
+from course_lib.checks.case_inputs import normal
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
-from course_lib.checks.inputs import normal
-from course_lib.checks.numbers import numbers
-from course_lib.checks.shares import by_rank
+from course_lib.checks.rank_inputs import by_rank
+from course_lib.checks.returned_numbers import numbers
 from course_lib.text import counted
 
 from ._choices import assignments, choices, rows_to

@@ -15,11 +15,11 @@ import torch.distributed as dist
 from torch import nn
 
 from course_lib.checks import compare, traffic_limits
-from course_lib.checks.answers import plain
+from course_lib.checks.call_answer import plain
+from course_lib.checks.case_inputs import normal
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.inputs import normal
-from course_lib.checks.shares import by_rank, in_turn
+from course_lib.checks.rank_inputs import by_rank, in_turn
 from course_lib.text import counted
 
 from ._choices import assignments, choices, rows_to

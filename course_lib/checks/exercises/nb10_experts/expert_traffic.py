@@ -9,8 +9,8 @@ import math
 import random
 from typing import Any
 
-from course_lib.checks import formulas
-from course_lib.checks.answers import plain
+from course_lib.checks import byte_formulas
+from course_lib.checks.call_answer import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 
@@ -56,7 +56,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         (-want, "the sign is wrong: (n-1)/n, not (1-n)/n"),
     ]
     rule = "count the rows that leave a rank, and how often in a step"
-    return formulas.answered(observation.values[0], want, causes, rule)
+    return byte_formulas.answered(observation.values[0], want, causes, rule)
 
 
 EXERCISE = Exercise(

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from course_lib.checks import compare, reference
-from course_lib.checks.answers import kind_of, plain
+from course_lib.checks.call_answer import kind_of, plain
+from course_lib.checks.case_inputs import normal
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
-from course_lib.checks.inputs import normal
 
 _NAMES = ("experts", "weights", "counts")
 
