@@ -39,9 +39,9 @@ run_ranks(shift, 3, torch.ones(250_000))  # on three real processes""",
         """\
 from course_lib.simulate import simulate
 from course_lib.techniques.schedules import gpipe, one_f_one_b
-from course_lib.views.gantt_chart import schedule_gantt
+from course_lib.views.gantt_chart import gantt_chart
 
-schedule_gantt({"GPipe": simulate(gpipe(4, 8)), "1F1B": simulate(one_f_one_b(4, 8))})""",
+gantt_chart({"GPipe": simulate(gpipe(4, 8)), "1F1B": simulate(one_f_one_b(4, 8))})""",
         id="schedules",
     ),
     new_markdown_cell(

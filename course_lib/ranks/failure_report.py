@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from course_lib.observe import CommEvent, Frame, RankWarning, Trace
 
-from .diagnosis import SHIFTS_MESSAGES, Cause, diagnose, exception_advice
+from .diagnosis import SHIFTS_MESSAGES, Cause, advice, diagnose
 from .errors import Failure, RunRecord
 from .recorder_warnings import once_each
 from .report_width import clipped, fits, wrapped
@@ -99,7 +99,7 @@ def _what_happened(causes: dict[int, Failure]) -> list[str]:
         for depth, frame in enumerate(first.where[:_MOST_FRAMES]):
             lead = "    in " if depth == 0 else "    called from "
             lines.append(clipped(_with_source(lead + location_of(frame), frame)))
-        help_for_it = exception_advice(first)
+        help_for_it = advice(first)
         if not (first.where or help_for_it) and first.traceback:
             lines += ["    " + line for line in first.traceback.strip().splitlines()[-4:]]
         lines += [wrapped("    ", sentence, indent=6) for sentence in help_for_it]

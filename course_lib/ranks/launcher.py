@@ -32,7 +32,7 @@ from .prctl import adopt_orphans, die_with_parent
 _IDLE_IMPORTS = ["torch._dynamo"]
 _IDLE_SECONDS = 0.5
 _MOST_FILES = 4096
-_RANK = "from course_lib.ranks import rank; sys.exit(rank.spawned())"
+_RANK = "from course_lib.ranks import rank_process as r; sys.exit(r.spawned())"
 
 
 def serve(
