@@ -496,10 +496,11 @@ def exchange(tensor):
         open(glob.glob("/ranks/*/*/events")[0], "w").write(line + "\\n")
     return tensor
 """,
-    "results in the transport's format": """
-from course_lib.ranks import shipping
+    "results in the wall's own format": """
+from course_lib.ranks import serialization
 def exchange(tensor):
-    shipping.codec = shipping.Codec(lambda value: b"\\0\\0\\0\\4null", lambda payload: None)
+    null = b"\\0\\0\\0\\4null"
+    serialization.codec = serialization.Codec(lambda value: null, lambda payload: None)
     return tensor
 """,
     "the run of cases patched": """
