@@ -142,6 +142,12 @@ class Picture:
             f"{f'<title>{escape(hint)}</title>' if hint else ''}</polyline>"
         )
 
+    def shape(self, points: Sequence[Point], color: str, hint: str = "") -> None:
+        """An area with these corners."""
+        corners = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
+        told = f"<title>{escape(hint)}</title>" if hint else ""
+        self._parts.append(f"<polygon points='{corners}' {_paint('fill', color)}>{told}</polygon>")
+
     def message(self, start: Point, end: Point, color: str, hint: str = "", word: str = "") -> None:
         """A thin line, along which a dot, or a block with a word, flies when it is played."""
         (a, b), (c, d) = start, end

@@ -7,6 +7,7 @@ from course_lib.observe import CommEvent, Memory, Trace
 from course_lib.observe.events import Block
 from course_lib.simulate import dgx_a100, plan, simulate
 from course_lib.simulate.models import MODELS
+from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b, zb_h1
 from course_lib.views.chain_replication import chain_replication
 from course_lib.views.context_explorer import context_explorer, context_ring
@@ -17,6 +18,7 @@ from course_lib.views.key_owners import key_owners
 from course_lib.views.loss_curves import loss_curves
 from course_lib.views.memory_bars import run_memory
 from course_lib.views.memory_curves import memory_curves
+from course_lib.views.mesh_cube import mesh_cube
 from course_lib.views.mesh_links import chosen_mesh, mesh_explorer
 from course_lib.views.moving_values import moving_explorer, moving_values
 from course_lib.views.number_range import fp16_range, loss_scales
@@ -118,6 +120,7 @@ VIEWS: dict[str, Callable[[], View]] = {
     "sharding": lambda: tensor_parallel_layer("MLP", 8),
     "plan": lambda: plan_view(PLANS),
     "mesh": chosen_mesh,
+    "mesh as a cube": lambda: mesh_cube(Mesh(pipeline=4, data=4, tensor=4), 8),
     "context ring": context_ring,
     "step times": lambda: step_times({"one": [0.1, 0.2], "two": [0.3, 0.3]}, {"one": 1, "two": 2}),
     "ratio curves": lambda: ratio_curves([1, 2, 4], {"a": [3, 2, 1]}, "x", "y", "falling", 3.2),
