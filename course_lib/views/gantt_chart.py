@@ -17,14 +17,13 @@ from course_lib.techniques.schedules import Op
 from .charts import Field, round_numbers, whole_numbers
 from .palette import (
     COLLECTIVE,
-    OPERATIONS,
     QUIET,
     RECEIVE,
     RECEIVE_FAR,
     SEND,
     SEND_FAR,
     Fill,
-    chunk,
+    operation,
 )
 from .source_lines import SourceLines, source_line
 from .svg_drawing import SMALL, WIDTH, Picture, width
@@ -282,11 +281,11 @@ def _boxes(picture: Picture, panel: _Panel, sources: SourceLines, several: bool)
             picture.box(x, low, max(wide, 1.5), high, fill, hint, key=name, line=line)
             seen.setdefault(name, fill)
             continue
-        fill, name, word = Fill(QUIET), "computation", ""
+        fill, name, word = QUIET, "computation", ""
         if isinstance(span.what, tuple):
             number = chunks[span.what[1]]
             name = NAMES[span.what[0]] + (f", chunk {number}" if several else "")
-            fill = chunk(OPERATIONS[span.what[0]], number)
+            fill = operation(span.what[0], number)
             word = str(span.what[2])
         elif span.what not in around:
             word = span.what

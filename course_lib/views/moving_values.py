@@ -229,7 +229,7 @@ def _draw(run: Motion, title: str) -> Picture:
         picture.line([(_LEFT, y + _ROW - 2), (WIDTH - 8, y + _ROW - 2)], "line", 0.8)
         for x, values, what in ((_LEFT, had, "puts in"), (last + 8, has, "has in the end")):
             hint = f"rank {rank} {what} {_said(values)}"
-            fill = RANKS[rank] if x == _LEFT else Fill(QUIET)
+            fill = RANKS[rank] if x == _LEFT else QUIET
             _block(picture, x, y, _ENDS - 12, values, fill, hint)
     _moves(picture, run, field)
     word = "round " if run.rounds <= 8 else ""  # else they would run into each other
@@ -239,7 +239,7 @@ def _draw(run: Motion, title: str) -> Picture:
     picture.player(first, last, top, bottom, counted(run.rounds, "round"))
     fills = {f"from rank {rank}": fill for rank, fill in enumerate(RANKS[:ranks])}
     sums = any(move.source is None for move in run.moves)
-    picture.key(fills | ({"from all ranks": Fill(QUIET)} if sums else {}))
+    picture.key(fills | ({"from all ranks": QUIET} if sums else {}))
     return picture
 
 
@@ -267,7 +267,7 @@ def _moves(picture: Picture, run: Motion, field: Field) -> None:
             f"rank {move.target}: {_said(move.values)} from {origin}, "
             f"{move.event.op}, {size_text(move.event.nbytes)}\nround {move.round}"
         )
-        fill = Fill(QUIET) if move.source is None else RANKS[move.source]
+        fill = QUIET if move.source is None else RANKS[move.source]
         line = sources.place(move.event.where)
         _block(picture, x, y, wide, move.values, fill, hint, key="moved", line=line)
 

@@ -5,12 +5,12 @@ same arguments give the same bytes on every machine, and inks follow the theme o
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
 from xml.sax.saxutils import escape
 
-from .palette import INK, Fill
+from .palette import INK, INKS, Fill, Themed
 
 WIDTH = 840  # pixels: every picture has it, so that nothing jumps from one to the next
 WIDEST = 1120  # pixels to which a picture grows where a page has room: words as large as prose
@@ -18,24 +18,31 @@ SIZE, SMALL = 12.0, 11.0  # pixels, of letters
 
 Point = tuple[float, float]
 Anchor = Literal["start", "middle", "end"]
-# What follows the theme. Anything else is a colour of its own.
-INKS = ("ink", "soft", "line", "alarm", "page")
+_DARK = ("[data-jp-theme-light=false]", ".vscode-dark")  # pages that say that they are
 
-# An image has a page of its own, dark where the page around it says so; in a page that can be read
-# (`live/page.js`) the theme's inks hold, or those of the browser where there is no theme.
-_STYLE = (
-    ".cv{--ink:#1b1b1b;--soft:#666;--line:#d4d4d4;--alarm:#a33b00;--page:#fff;"
-    "font:12px system-ui,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}"
-    "@media(prefers-color-scheme:dark){.cv:not(.live){--ink:#e8e8e8;--soft:#a8a8a8;--line:#484848;"
-    "--alarm:#ff9a6b;--page:#161616}}"
-    ".cv.live{--ink:var(--jp-content-font-color1,var(--vscode-editor-foreground,CanvasText));"
-    "--soft:var(--jp-content-font-color2,var(--vscode-descriptionForeground,#888));"
-    "--alarm:light-dark(#a33b00,#ff9a6b);"
-    "--line:var(--jp-border-color2,#8884);--page:none;"
-    "display:block;width:100%;height:auto}"
-    "[data-jp-theme-light=false] .cv.live{--alarm:#ff9a6b}"
-    ".cv text{fill:var(--ink)}.cv .b:hover rect{stroke:var(--ink);stroke-width:1.5}"
-)
+
+def _style() -> str:
+    """The inks by theme, and what holds for every picture.
+
+    An image has a page of its own, dark where the page around it says so; in a page that can be
+    read (`live/page.js`) the theme's own inks hold, or those of the browser where there is none.
+    """
+
+    def inks(of: Callable[[Themed], str]) -> str:
+        return ";".join(f"--{name}:{of(ink)}" for name, ink in INKS.items() if of(ink))
+
+    shown = inks(lambda ink: ink.own or f"light-dark({ink.light},{ink.dark})")
+    dark = inks(lambda ink: "" if ink.own else ink.dark)
+    return (
+        f".cv{{{inks(lambda ink: ink.light)};"
+        "font:12px system-ui,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}"
+        f"@media(prefers-color-scheme:dark){{.cv:not(.live){{{inks(lambda ink: ink.dark)}}}}}"
+        f".cv.live{{{shown};display:block;width:100%;height:auto}}"
+        f"{','.join(f'{page} .cv.live' for page in _DARK)}{{{dark}}}"
+        ".cv text{fill:var(--ink)}.cv .b:hover rect{stroke:var(--ink);stroke-width:1.5}"
+    )
+
+
 # Advance widths of DejaVu Sans in hundredths of its size, from the space to the tilde. It is wider
 # than what browsers take, so that what fits by this table fits.
 _WIDTHS = (
@@ -94,14 +101,14 @@ class Picture:
         fill = Fill(fill) if isinstance(fill, str) else fill
         place = f"x='{_n(x)}' y='{_n(y)}' width='{_n(wide)}' height='{_n(high)}'"
         inside = f"<title>{escape(hint)}</title>" if hint else ""
-        inside += f"<rect {place} {_paint('fill', fill.color)}/>"
+        inside += f"<rect {place} {_filled(fill)}/>"
         if fill.hatch:
             inside += f"<rect {place} fill='url(#{self._pattern(fill)})'/>"
         if word:
             inside += _text(x + wide / 2, y + high / 2, word, size, "middle", False, fill.ink)
         more = _data(key)
         if later:
-            more += _data(later, "word") + (_data(fill.ink, "ink") if fill.ink != INK else "")
+            more += _data(later, "word") + (_data(_css(fill.ink), "ink") if fill.ink != INK else "")
         self._parts.append(f"<g class='b'{more}{_data(line, 'line')}>{inside}</g>")
 
     def cells(
@@ -113,7 +120,7 @@ class Picture:
             size = f"h{_n(wide)}v{_n(high)}h-{_n(wide)}z"
             path = "".join(f"M{_n(left)},{_n(y)}{size}" for left in x)
             told = f"<title>{escape(hint)}</title>" if hint else ""
-            self._parts.append(f"<path d='{path}' fill='{fill.color}'{_data(key)}>{told}</path>")
+            self._parts.append(f"<path d='{path}' {_filled(fill)}{_data(key)}>{told}</path>")
 
     def steps(
         self, x: Sequence[float], low: Sequence[float], high: Sequence[float], fill: Fill,
@@ -125,7 +132,7 @@ class Picture:
         back = zip(reversed(low), reversed(x[:-1]), strict=True)
         path += "".join(f"V{_tenths(y)}H{_tenths(to)}" for y, to in back) + "Z"
         told = f"<title>{escape(hint)}</title>" if hint else ""
-        self._parts.append(f"<path d='{path}' fill='{fill.color}'{_data(key)}>{told}</path>")
+        self._parts.append(f"<path d='{path}' {_filled(fill)}{_data(key)}>{told}</path>")
         if fill.hatch:
             self._parts.append(f"<path d='{path}' fill='url(#{self._pattern(fill)})'/>")
 
@@ -244,7 +251,7 @@ class Picture:
         return (
             f"<svg xmlns='http://www.w3.org/2000/svg' class='cv' role='img' "
             f"aria-label={_quoted(self.title)} width='{WIDTH}' height='{high}' "
-            f"viewBox='0 0 {WIDTH} {high}'><style>{_STYLE}</style>"
+            f"viewBox='0 0 {WIDTH} {high}'><style>{_style()}</style>"
             f"{f'<defs>{defs}</defs>' if defs else ''}"
             f"<rect width='{WIDTH}' height='{high}' rx='4' style='fill:var(--page)'/>"
             f"{''.join(self._parts)}{''.join(self._codes)}</svg>"
@@ -272,6 +279,11 @@ def _text(
     style += " font-weight='bold'" if bold else ""
     style += f" style='fill:{_css(ink)}'" if ink else ""
     return f"<text x='{_n(x)}' y='{_n(y + 0.36 * size)}'{style}>{escape(words)}</text>"
+
+
+def _filled(fill: Fill) -> str:
+    thin = f" fill-opacity='{_n(fill.strength)}'" if fill.strength < 1 else ""
+    return f"{_paint('fill', fill.color)}{thin}"
 
 
 def _paint(what: str, color: str) -> str:

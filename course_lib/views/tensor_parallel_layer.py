@@ -160,14 +160,14 @@ def _draw(matrices: list[Matrix], ranks: int, title: str) -> Picture:
         left += wide
     picture.height = middle + _TALL / 2 + 24
     fills = {f"rank {rank}": fill for rank, fill in enumerate(RANKS[:ranks])}
-    picture.key(fills | ({"on all ranks": Fill(QUIET)} if ranks > 1 else {}))
+    picture.key(fills | ({"on all ranks": QUIET} if ranks > 1 else {}))
     return picture
 
 
 def _blocks(m: Matrix, ranks: int) -> Iterator[tuple[tuple[float, ...], Fill, str, str]]:
     """((left, top, width, height), how filled, word in it, hint) of a matrix's parts."""
     if m.split == "whole" or ranks == 1:
-        yield (0, 0, m.columns, m.rows), Fill(QUIET), "all" if ranks > 1 else "0", "on all ranks"
+        yield (0, 0, m.columns, m.rows), QUIET, "all" if ranks > 1 else "0", "on all ranks"
         return
     if m.split == "sum":
         # Sheets of paper one over the other, rank 0's on top: of one shape, to be added

@@ -15,7 +15,7 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle: its place in pixels, colour, what it tells and what stands in it."""
+    """A rectangle: its place in pixels, colour or ink, what it tells and what stands in it."""
 
     x: float
     y: float
@@ -25,6 +25,7 @@ class Box:
     hint: str
     word: str
     key: str
+    strength: float = 1.0
 
     @property
     def right(self) -> float:
@@ -46,8 +47,13 @@ def boxes(view: View, key: str | None = None) -> list[Box]:
         if key in (None, name):
             place = (float(rect.get(side)) for side in ("x", "y", "width", "height"))
             told = (group.findtext(f"{_SVG}{tag}") or "" for tag in ("title", "text"))
-            found.append(Box(*place, rect.get("fill") or "", *told, name))
+            found.append(Box(*place, _fill(rect), *told, name, float(rect.get("fill-opacity", 1))))
     return found
+
+
+def _fill(rect: ElementTree.Element) -> str:
+    """A colour, or an ink by its name."""
+    return rect.get("fill") or re.sub(r"fill:var\(--(\w+)\)", r"\1", rect.get("style", ""))
 
 
 def keys(view: View) -> list[str]:

@@ -9,7 +9,7 @@ import itertools
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 
 from course_lib.views import palette
 
@@ -21,7 +21,26 @@ MISSING = {
     "deuteranopia": np.array([[1, 0, 0], [0.494207, 0, 1.24827], [0, 0, 1]]),
 }
 EYES = ["all cones", *MISSING]
+PAGES = {"light": "#ffffff", "dark": "#111111"}
 FILLS = {"OPERATIONS": palette.OPERATIONS, "MEMORY": palette.MEMORY, "STEP": palette.STEP}
+
+
+def on(page: str, fill: palette.Fill) -> tuple[str, str]:
+    """How a fill and what is written on it look on a page, as colours."""
+    ink, paper = (_themed(name, page) for name in (fill.ink, fill.color))
+    mixed = fill.strength * np.array(to_rgb(paper))
+    mixed += (1 - fill.strength) * np.array(to_rgb(PAGES[page]))
+    return to_hex(mixed), ink
+
+
+def _themed(color: str, page: str) -> str:
+    return getattr(palette.INKS[color], page) if color in palette.INKS else color
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2: from 1 to 21."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
 
 
 def linear(color: str) -> np.ndarray:
@@ -67,24 +86,60 @@ def test_the_simulation_itself_knows_red_from_green_and_who_does_not():
     assert np.allclose(seen("#808080", "protanopia"), linear("#808080"), atol=0.01)
 
 
+@pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("eyes", EYES)
 @pytest.mark.parametrize("name", FILLS)
-def test_fills_of_one_picture_differ_for_all_eyes(name, eyes):
+def test_fills_of_one_picture_differ_for_all_eyes(name, eyes, page):
     for (a, one), (b, other) in itertools.combinations(FILLS[name].items(), 2):
-        apart = distance(one.color, other.color, eyes)
+        apart = distance(on(page, one)[0], on(page, other)[0], eyes)
         assert apart > 12 or one.hatch != other.hatch, (a, b, apart)
 
 
+@pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("name", FILLS)
-def test_neighbours_differ_in_grey(name):
+def test_neighbours_differ_in_grey(name, page):
     fills = FILLS[name].items()
     # Bars are stacked in one order; in a schedule anything follows anything, but not B and I
     pairs = itertools.combinations(fills, 2) if name == "OPERATIONS" else itertools.pairwise(fills)
     for (a, one), (b, other) in pairs:
         if {a, b} == {"B", "I"}:
             continue
-        apart = lightness_apart(one.color, other.color)
+        apart = lightness_apart(on(page, one)[0], on(page, other)[0])
         assert apart > 10 or one.hatch != other.hatch, (a, b, apart)
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("eyes", EYES)
+def test_chunks_of_a_rank_differ_for_all_eyes_and_forward_is_lighter_than_backward(eyes, page):
+    chunks = {
+        kind: [on(page, palette.operation(kind, k))[0] for k in range(4)] for kind in ("F", "B")
+    }
+    for kind, colors in chunks.items():
+        for one, other in itertools.combinations(colors, 2):
+            assert distance(one, other, eyes) > 12, (kind, one, other)
+    assert min(map(luminance, chunks["F"])) > 2 * max(map(luminance, chunks["B"]))
+    halves = [palette.operation("I", k).color for k in range(4)]
+    assert len({*halves}) == 4
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_more_of_an_amount_stands_out_more_against_the_page(page):
+    against = [contrast(on(page, palette.shade(k / 10))[0], PAGES[page]) for k in range(11)]
+    assert against == sorted(against)
+    assert against[0] < 1.5
+    assert against[-1] > 7
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_does_nothing_is_the_quietest_on_either_page(page):
+    quiet = contrast(on(page, palette.WAITS)[0], PAGES[page])
+    assert 1.2 < quiet < 2
+    loud = [*palette.OPERATIONS.values(), *palette.MEMORY.values(), palette.COLLECTIVE]
+    if page == "dark":
+        assert all(
+            contrast(on(page, f)[0], PAGES[page]) > quiet for f in loud if f != palette.WAITS
+        )
+        assert contrast(on(page, palette.COLLECTIVE)[0], PAGES[page]) > 4
 
 
 @pytest.mark.parametrize("eyes", EYES)
@@ -109,9 +164,20 @@ def test_lines_differ_by_dashes_and_by_colour(eyes):
         assert distance(one, other, eyes) > 12
 
 
-def test_letters_can_be_read_on_every_fill():
+@pytest.mark.parametrize("page", PAGES)
+def test_letters_can_be_read_on_every_fill(page):
     # WCAG 2: at least 3 to 1 for large text and graphics
     fills = [*palette.OPERATIONS.values(), *palette.MEMORY.values(), *palette.RANKS]
+    fills += [*palette.STEP.values(), palette.WAITS, palette.QUIET]
+    fills += [palette.operation(kind, k) for kind in palette.OPERATIONS for k in range(4)]
+    fills += [palette.shade(k / 20) for k in range(21)]
     for fill in fills:
-        low, high = sorted((luminance(fill.color), luminance(fill.ink)))
-        assert (high + 0.05) / (low + 0.05) >= 3, fill
+        assert contrast(*on(page, fill)) >= 3, fill
+
+
+def test_what_is_the_same_has_one_stroke_in_every_picture():
+    first = palette.strokes(["sequential", "eventual"])
+    second = palette.strokes(["bound 8", "no bound", "bound 0"])
+    assert first["sequential"] == second["bound 0"]
+    assert first["eventual"] == second["no bound"]
+    assert second["bound 8"] not in first.values()

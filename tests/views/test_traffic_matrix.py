@@ -71,8 +71,9 @@ def test_the_words_say_the_same():
 def test_runs_side_by_side_share_one_scale():
     view = traffic_matrix({"a star": sends(2, (0, 1, 100)), "heavy": sends(2, (1, 0, 5_000_000))})
     assert {"a star", "heavy"} < {*words(view)}
-    fills = {box.word: box.fill for box in boxes(view) if box.word}
-    assert fills == {"100": "#deebf7", "5M": "#084594"}
+    assert {box.fill for box in boxes(view) if box.word} == {"strong"}
+    strengths = {box.word: box.strength for box in boxes(view) if box.word}
+    assert strengths == {"100": 0.12, "5M": 1}
     assert "a star:" in view.text
     assert "heavy:" in view.text
 
