@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from course_lib.classroom.make_notebooks import METADATA
+from course_lib.classroom.student_notebook import METADATA
 from tests.browser.lab import Notebook, jupyterlab
 
 FOLDER = Path(__file__).parent

@@ -3,7 +3,7 @@
 In the order in which to read, each line by itself:
 
     a lesson       lesson, strip_solutions, cell_ids; contract_notes for what a check enforces
-    notebooks      make_notebooks, build_notebooks; stored_outputs, kernels, answer_leaks,
+    notebooks      student_notebook, build_notebooks; stored_outputs, kernels, answer_leaks,
                    nbval_plugin
     learners       status, status_table, start_page
     hand out       bundle, untouched_notebooks, nbgrader_export

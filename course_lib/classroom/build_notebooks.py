@@ -15,8 +15,8 @@ from .answer_leaks import answer_pieces, leaks
 from .contract_notes import with_contracts
 from .kernels import leave_cores, use_ipc
 from .lesson import Lesson, LessonError, read_lesson
-from .make_notebooks import solution_notebook, student_notebook
 from .stored_outputs import complaints, normalise
+from .student_notebook import solution_notebook, student_notebook
 
 CELL_TIMEOUT = 300  # seconds
 

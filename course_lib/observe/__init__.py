@@ -16,7 +16,8 @@ In the order in which to read, each line by itself:
       memory            memory_tracker, operator_effects
       races             buffers_in_flight, memory_overlap, operator_watch
       other mistakes    argument_checks, cut_gradients; silent_mistakes and event_wording say them
-    all ranks           trace; traffic, collective_bytes, matching, wait_cycle, memory, arrivals
+    all ranks           trace; traffic, collective_bytes, memory_curves, arrivals; matching,
+                        wait_cycle
       times             timeline, measured_timeline, hidden_communication, step_timing
       for Perfetto      chrome_trace
 """
@@ -24,7 +25,7 @@ In the order in which to read, each line by itself:
 from .arrivals import arrivals
 from .events import Block, CommEvent, ComputeSpan, Frame, Label, RankWarning
 from .matching import Divergence, GroupCalls, Matching, match
-from .memory import Memory, MemoryCurve
+from .memory_curves import Memory, MemoryCurve
 from .recorder import Recorder
 from .timeline import Span, Timeline, Track
 from .trace import Trace, read_trace

@@ -12,7 +12,7 @@ from .events import Block, CommEvent, ComputeSpan, Frame, Label, RankWarning
 from .journal import RankJournal
 from .matching import Matching, match
 from .measured_timeline import measured
-from .memory import Memory
+from .memory_curves import Memory
 from .timeline import Timeline
 from .traffic import Traffic
 

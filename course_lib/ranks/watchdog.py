@@ -8,15 +8,13 @@ import json
 import os
 import select
 import socket
-import sys
-import threading
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from course_lib.observe import Trace, read_trace
+from course_lib.observe import Frame
 
+from .deadlock_detection import DeadlockDetector, size_of
 from .launcher_client import Launcher, LauncherEnded
 from .progress import Bar
 from .run_directory import RunDir
@@ -27,13 +25,6 @@ _START = 60.0  # the most that starting the processes may take; the time-out cou
 # A failed rank's peers get this long to fail as well or to come to a halt, so that the report can
 # say where each of them was. The usual case, all of them failing alike, takes milliseconds.
 _SETTLE = 1.0
-# Ranks that wait for each other, do nothing and change nothing for this long are deadlocked: over
-# loopback a message that is on its way keeps a processor busy.
-_STILL = 1.5
-_IDLE = 0.05  # processor seconds in that time: gloo's threads look round now and then
-# A message whose handle was dropped may keep gloo's thread busy for ever, with nothing on its way.
-_STILL_BUSY = 3.0
-_STILL_UNSEEN = 5.0  # where the processor time of a process cannot be read (macOS)
 _OUTPUT_LIMIT = 64 * 2**20
 
 
@@ -64,7 +55,7 @@ class Watch:
     """Follows one run from start to end through its event pipe."""
 
     def __init__(self, run_dir: RunDir, launcher: Launcher, world_size: int, observed: bool):
-        self.run_dir, self.launcher, self.observed = run_dir, launcher, observed
+        self.run_dir, self.launcher = run_dir, launcher
         # By descriptor: whose events they are, None for those of the run, and a line's beginning.
         self.pipes: dict[int, tuple[int | None, bytes]] = {_opened(run_dir.events): (None, b"")}
         for rank in range(world_size):
@@ -73,10 +64,7 @@ class Watch:
         self.pids: dict[int, int] = {}
         self.bar = Bar(world_size)
         self.ended = False
-        # Since when nothing moved: the moment, each rank's journal and processor time at it.
-        self._still_since: tuple[float, list[int], list[float]] = (time.monotonic(), [], [])
-        # Since when no journal grew, whatever the processors do; None once this was looked into.
-        self._silent_since: tuple[float | None, list[int]] = (time.monotonic(), [])
+        self.detector = DeadlockDetector(run_dir, self.pids, observed, self._stack)
 
     def until_over(self, timeout: float) -> Outcome:
         deadline = time.monotonic() + timeout + _START
@@ -91,13 +79,13 @@ class Watch:
                 deadline = min(deadline, begun + timeout)
             if any(kind == "failure" for kind in outcome.delivered.values()) or outcome.exited:
                 settled_by = settled_by or now + _SETTLE
-                if now >= settled_by or self._all_blocked():
+                if now >= settled_by or self.detector.all_blocked(outcome.unfinished):
                     break
             if now >= deadline:
                 outcome.out_of_time = True
                 break
             self._receive(min(_TICK, deadline - now, (settled_by or deadline) - now))
-            if settled_by is None and self._deadlocked():
+            if settled_by is None and self.detector.deadlocked(outcome.unfinished):
                 outcome.deadlocked = True
                 break
             if self._flooded():
@@ -115,10 +103,10 @@ class Watch:
     def ask_for_stacks(self, patience: float = 0.5) -> None:
         """Let every unfinished rank write down where it is, blocked in C++ or not."""
         waiting = [self.run_dir.of(rank, "stack") for rank in self.outcome.unfinished]
-        before = {path: _size(path) for path in waiting}
+        before = {path: size_of(path) for path in waiting}
         self.launcher.order("stack", self.run_dir)
         deadline = time.monotonic() + patience
-        while time.monotonic() < deadline and any(_size(p) == before[p] for p in waiting):
+        while time.monotonic() < deadline and any(size_of(p) == before[p] for p in waiting):
             time.sleep(0.01)
         time.sleep(0.02)  # a dump is a few writes
 
@@ -134,6 +122,10 @@ class Watch:
         finally:
             for pipe in self.pipes:
                 os.close(pipe)
+
+    def _stack(self, rank: int) -> list[Frame]:
+        self.ask_for_stacks()
+        return read_dump(self.run_dir.of(rank, "stack").read_text())
 
     def _receive(self, patience: float) -> None:
         sources: list[socket.socket | int] = [*self.pipes, self.launcher.control]
@@ -165,55 +157,9 @@ class Watch:
         elif kind == "step":
             self.bar.update(rank, details["done"], details["total"])
 
-    def _deadlocked(self) -> bool:
-        """Whether every unfinished rank waits in a communication, and nothing moves."""
-        now = time.monotonic()
-        ranks = self.outcome.unfinished
-        written = [_size(self.run_dir.of(rank, "journal")) for rank in ranks]
-        seconds = [_processor_seconds(self.pids.get(rank)) for rank in ranks]
-        silent_since, silent_at = self._silent_since
-        if written != silent_at:
-            self._silent_since = (now, written)
-        elif silent_since is not None and now - silent_since >= _STILL_BUSY:
-            self._silent_since = (None, written)
-            if self._all_blocked() and self._lost_a_message():
-                return True
-        since, written_then, seconds_then = self._still_since
-        # Journals of other lengths, or another number of them: a rank has gone on, or finished.
-        if written != written_then or any(
-            now_used - used > _IDLE for now_used, used in zip(seconds, seconds_then, strict=True)
-        ):
-            self._still_since = (now, written, seconds)
-            return False
-        patience = _STILL if sys.platform == "linux" else _STILL_UNSEEN
-        return now - since >= patience and self._all_blocked()
-
-    def _all_blocked(self) -> bool:
-        if not self.observed:
-            return False
-        ranks = self.outcome.unfinished
-        trace = self._trace(ranks)
-        waiting = {rank: event for rank in ranks if (event := trace.waiting(rank))}
-        helpers = [rank for rank, event in waiting.items() if event.thread]
-        return len(waiting) == len(ranks) and all(map(self._waits_for_a_thread, helpers))
-
-    def _waits_for_a_thread(self, rank: int) -> bool:
-        """Whether the rank's main thread is in a join, a lock or a future, and not in a sleep."""
-        self.ask_for_stacks()
-        frames = read_dump(self.run_dir.of(rank, "stack").read_text())
-        return bool(frames) and frames[0].file == threading.__file__
-
-    def _lost_a_message(self) -> bool:
-        """Whether a rank, finished or not, has dropped the handle of a send."""
-        warnings = self._trace(range(self.outcome.world_size)).warnings
-        return any(warning.kind == "never_waited" for warning in warnings)
-
-    def _trace(self, ranks: Iterable[int]) -> Trace:
-        return read_trace({rank: self.run_dir.of(rank, "journal") for rank in ranks})
-
     def _flooded(self) -> bool:
         for rank in range(self.outcome.world_size):
-            if _size(self.run_dir.of(rank, "out")) > _OUTPUT_LIMIT:
+            if size_of(self.run_dir.of(rank, "out")) > _OUTPUT_LIMIT:
                 self.outcome.flooded = rank
                 return True
         return False
@@ -222,20 +168,3 @@ class Watch:
 def _opened(pipe: os.PathLike) -> int:
     """For reading and writing, so that it never looks closed between two writers."""
     return os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
-
-
-def _size(path: os.PathLike) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
-
-
-def _processor_seconds(pid: int | None) -> float:
-    """What all threads of `pid` have used so far; 0.0 where the system does not tell."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

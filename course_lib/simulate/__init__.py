@@ -3,9 +3,11 @@
 In the order in which to read, each line by itself:
 
     machines       hardware, cluster
-    collectives    costs, collectives; data_parallel and convnets for a step that overlaps
+    collectives    costs, collectives_on_cluster; data_parallel and convnets for a step that
+                   overlaps
     models         transformer, mixture_of_experts, models
-    memory         memory, offload; memory_calculators for what DeepSpeed and Megatron print
+    memory         memory_formulas, offload; memory_calculators for what DeepSpeed and Megatron
+                   print
     schedules      engine, pipeline; blocking_sends for sends that wait
     decisions      memory_choices, pipeline_choices: all ways to run a job, and what each costs
     recordings     rank_programs, transfers, replaying
@@ -23,7 +25,7 @@ from course_lib.techniques.mesh import Mesh
 from . import costs
 from .blocking_sends import Hang, simulate_blocking
 from .cluster import CLUSTERS, Cluster, dgx_a100, dgx_a100_40gb, dgx_h100, dgx_h200, v100_32gb
-from .collectives import ALGORITHMS, collective_seconds, hierarchical_all_reduce
+from .collectives_on_cluster import ALGORITHMS, collective_seconds, hierarchical_all_reduce
 from .frameworks import (
     DEEPSPEED_2021,
     MEGATRON_2021,
@@ -33,7 +35,7 @@ from .frameworks import (
     NEMO_AUTOMODEL,
 )
 from .hardware import DEVICES, LINKS, Device, Link, fit_link
-from .memory import (
+from .memory_formulas import (
     FP32_ADAM,
     MEGATRON_BF16,
     MEGATRON_FP16,

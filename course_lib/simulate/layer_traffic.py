@@ -10,7 +10,7 @@ The backward's messages are the forward's once more; a full recomputation repeat
 from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
-from .memory import Recompute
+from .memory_formulas import Recompute
 from .mixture_of_experts import Mixture
 from .plan_traffic import nodes_of_group, ring_seconds, swap_seconds
 from .planner_assumptions import Software

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from .engine import NOTHING, Lane, run
 from .hardware import LINKS
-from .memory import MIXED_ADAM, Recompute, layer_activation_bytes
+from .memory_formulas import MIXED_ADAM, Recompute, layer_activation_bytes
 from .transformer import Transformer
 
 RECOMPUTE: tuple[Recompute, ...] = ("none", "selective", "full")

@@ -7,7 +7,7 @@ bus downwards and parameters upwards, 2 + 2 bytes per parameter, the least of an
 
 from dataclasses import dataclass
 
-from .memory import MIXED_ADAM, StateBytes, model_state_bytes
+from .memory_formulas import MIXED_ADAM, StateBytes, model_state_bytes
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import cache
 
 from course_lib.techniques.mesh import Mesh
 
-from .memory import Recompute, StateBytes, model_state_bytes
+from .memory_formulas import Recompute, StateBytes, model_state_bytes
 from .plan_stages import Held, expert_replicas, replicas
 from .planner_assumptions import Software
 from .transformer import Transformer

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
-from .memory import Recompute, StateBytes
+from .memory_formulas import Recompute, StateBytes
 from .mixture_of_experts import Mixture
 from .plan_memory import Footprint, footprint, saved_by_stage
 from .plan_stages import Held, stage_layers, stage_parameters

@@ -11,7 +11,7 @@ from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
 from .layer_traffic import LayerTraffic
-from .memory import Recompute, StateBytes
+from .memory_formulas import Recompute, StateBytes
 from .plan_stages import Held
 from .plan_traffic import Replicas, send_seconds
 from .planner_assumptions import Software

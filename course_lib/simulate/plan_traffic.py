@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
-from .memory import StateBytes
+from .memory_formulas import StateBytes
 from .plan_stages import Held, expert_replicas, replicas
 
 

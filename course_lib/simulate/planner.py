@@ -19,7 +19,7 @@ from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
 from .frameworks import MODERN
-from .memory import MEGATRON_BF16, Recompute, StateBytes
+from .memory_formulas import MEGATRON_BF16, Recompute, StateBytes
 from .plan_remedies import remedies
 from .plan_search import Search
 from .planner_assumptions import Software

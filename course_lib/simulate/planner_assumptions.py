@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 
 from .hardware import Device
-from .memory import Recompute, StateBytes, layer_activation_bytes
+from .memory_formulas import Recompute, StateBytes, layer_activation_bytes
 from .transformer import Transformer
 
 

@@ -25,7 +25,7 @@ from course_lib.text import table
 from .cluster import Cluster, dgx_a100
 from .frameworks import MODERN
 from .hardware import GB
-from .memory import MIXED_ADAM
+from .memory_formulas import MIXED_ADAM
 from .models import MODELS
 from .planner import plan
 from .planner_assumptions import Software

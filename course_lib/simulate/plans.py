@@ -7,7 +7,7 @@ from course_lib.techniques.mesh import Mesh
 from course_lib.text import table
 
 from .cluster import Cluster
-from .memory import Recompute
+from .memory_formulas import Recompute
 from .plan_memory import Footprint
 from .plan_time import StepTime
 from .planner_assumptions import Software

@@ -12,7 +12,7 @@ from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster, dgx_a100, dgx_a100_40gb, dgx_h100
 from .frameworks import FLASH_ATTENTION_1, GATHERED_CONTEXT, MODERN
-from .memory import MEGATRON_BF16, MIXED_ADAM
+from .memory_formulas import MEGATRON_BF16, MIXED_ADAM
 from .models import MODELS
 from .published_run import Run
 

@@ -11,7 +11,7 @@ from course_lib.techniques.mesh import Mesh
 from .cluster import dgx_h100
 from .frameworks import DEEPSEEK_V3, NEMO_AUTOMODEL
 from .hardware import GB, Link
-from .memory import MIXED_ADAM, StateBytes
+from .memory_formulas import MIXED_ADAM, StateBytes
 from .models import MODELS
 from .published_run import Run
 

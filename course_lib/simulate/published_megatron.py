@@ -13,7 +13,7 @@ from .frameworks import (
     MEGATRON_DEEPSPEED,
 )
 from .hardware import GB, Link
-from .memory import MEGATRON_BF16, MEGATRON_FP16, Recompute
+from .memory_formulas import MEGATRON_BF16, MEGATRON_FP16, Recompute
 from .models import MODELS
 from .published_run import Run
 

@@ -12,7 +12,7 @@ from course_lib.techniques.mesh import Mesh
 
 from .cluster import dgx_h100
 from .frameworks import EIGHT_BITS, MEGATRON_CORE
-from .memory import MEGATRON_BF16, MIXED_ADAM
+from .memory_formulas import MEGATRON_BF16, MIXED_ADAM
 from .models import MODELS
 from .published_run import Run
 

@@ -6,7 +6,7 @@ from course_lib.techniques.mesh import Mesh
 
 from .cluster import Cluster
 from .hardware import GB
-from .memory import Recompute, StateBytes
+from .memory_formulas import Recompute, StateBytes
 from .planner import plan
 from .planner_assumptions import Software
 from .plans import Plan, Plans

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Timeline, Track
 
 from .cluster import Cluster
-from .collectives import collective_seconds
+from .collectives_on_cluster import collective_seconds
 from .engine import NOTHING, Lane, Run, Stuck, run
 from .rank_programs import Computed, Program, Work, read_programs
 from .transfers import Recording, Transfer, describe, transfers_of

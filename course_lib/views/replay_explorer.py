@@ -7,7 +7,7 @@ from typing import Any
 
 from course_lib.observe import Trace
 from course_lib.simulate.cluster import dgx_a100
-from course_lib.simulate.collectives import ALGORITHMS
+from course_lib.simulate.collectives_on_cluster import ALGORITHMS
 from course_lib.simulate.hardware import LINKS
 from course_lib.simulate.rank_programs import Computed
 from course_lib.simulate.replaying import replay

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from course_lib.simulate.cluster import CLUSTERS
-from course_lib.simulate.collectives import collective_seconds
+from course_lib.simulate.collectives_on_cluster import collective_seconds
 from course_lib.text import table as text_table
 
 from .charts import Field, decades, name_curves, round_numbers

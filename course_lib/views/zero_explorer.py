@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from course_lib.observe import Memory
 from course_lib.simulate.hardware import DEVICES
-from course_lib.simulate.memory import (
+from course_lib.simulate.memory_formulas import (
     FP32_ADAM,
     MEGATRON_BF16,
     MEGATRON_FP16,

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from course_lib.simulate.memory import MIXED_ADAM
+from course_lib.simulate.memory_formulas import MIXED_ADAM
 from course_lib.simulate.models import MODELS
 from course_lib.text import listed, table
 

@@ -4,7 +4,7 @@ import nbformat
 import pytest
 
 from course_lib.classroom.answer_leaks import answer_pieces, leaks, shown_as_code
-from course_lib.classroom.make_notebooks import student_notebook
+from course_lib.classroom.student_notebook import student_notebook
 
 LONG_ANSWER = """\
     total = 0

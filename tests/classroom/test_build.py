@@ -8,7 +8,7 @@ import pytest
 
 from course_lib.checks.contract import Contract
 from course_lib.classroom import Course, stored_outputs
-from course_lib.classroom.make_notebooks import solution_notebook, student_notebook
+from course_lib.classroom.student_notebook import solution_notebook, student_notebook
 from tests.classroom.conftest import LESSON
 
 

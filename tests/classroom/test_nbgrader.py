@@ -9,8 +9,8 @@ import sys
 import nbformat
 import pytest
 
-from course_lib.classroom.make_notebooks import solution_notebook
 from course_lib.classroom.nbgrader_export import export
+from course_lib.classroom.student_notebook import solution_notebook
 
 ROUND = """\
 import json, shutil, sys

@@ -14,7 +14,7 @@ from course_lib.checks.call_answer import plain
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.rank_inputs import by_rank
 from course_lib.classroom import Course, read_lesson
-from course_lib.classroom.make_notebooks import solution_notebook, student_notebook
+from course_lib.classroom.student_notebook import solution_notebook, student_notebook
 
 LESSON = '''\
 # %% [markdown]

@@ -10,7 +10,8 @@ import torch
 import torch.distributed as dist
 
 from course_lib.checks import check
-from course_lib.ranks import RankError, RankInterrupt, RankTimeout, collect, run_ranks, watchdog
+from course_lib.ranks import RankError, RankInterrupt, RankTimeout, collect, run_ranks
+from course_lib.ranks.deadlock_detection import DeadlockDetector
 from course_lib.ranks.wording import ranks_text
 from tests.ranks.leaping_clock import SECONDS, leap_when, only_one_runs
 
@@ -455,12 +456,12 @@ def test_an_exception_around_a_lost_connection_is_a_consequence() -> None:
 
 
 def test_a_deadlock_is_called_one_by_an_interrupt_too(monkeypatch) -> None:
-    def interrupted(self) -> bool:
-        if self._all_blocked():
+    def interrupted(self, ranks: list[int]) -> bool:
+        if self.all_blocked(ranks):
             raise KeyboardInterrupt
         return False
 
-    monkeypatch.setattr(watchdog.Watch, "_deadlocked", interrupted)
+    monkeypatch.setattr(DeadlockDetector, "deadlocked", interrupted)
     with pytest.raises(RankInterrupt) as caught:
         collect(lambda: dist.recv(torch.ones(1), 1 - dist.get_rank()), 2)
     report = joined(caught.value.report)

@@ -4,7 +4,11 @@ import pytest
 
 from course_lib.simulate import costs
 from course_lib.simulate.cluster import CLUSTERS, Cluster, dgx_a100, dgx_h100, v100_32gb
-from course_lib.simulate.collectives import ALGORITHMS, collective_seconds, hierarchical_all_reduce
+from course_lib.simulate.collectives_on_cluster import (
+    ALGORITHMS,
+    collective_seconds,
+    hierarchical_all_reduce,
+)
 from course_lib.simulate.hardware import (
     A100_80GB,
     DEVICES,

@@ -21,7 +21,7 @@ from course_lib.simulate import (
 from course_lib.simulate.frameworks import GATHERED_CONTEXT
 from course_lib.simulate.hardware import H100, Link
 from course_lib.simulate.layer_traffic import LayerTraffic
-from course_lib.simulate.memory import layer_activation_bytes
+from course_lib.simulate.memory_formulas import layer_activation_bytes
 from course_lib.simulate.plan_memory import footprint, saved_by_stage
 from course_lib.simulate.plan_stages import Held, stage_layers, stage_parameters
 from course_lib.simulate.plan_time import StageTimes

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from course_lib.checks.exercises.nb07_less_memory import choose_savings
-from course_lib.simulate.memory import model_state_bytes
 from course_lib.simulate.memory_choices import (
     JOBS,
     RECOMPUTE,
@@ -15,6 +14,7 @@ from course_lib.simulate.memory_choices import (
     transformer_job,
     ways,
 )
+from course_lib.simulate.memory_formulas import model_state_bytes
 from course_lib.simulate.offload import offload_optimizer
 from course_lib.simulate.transformer import Transformer
 

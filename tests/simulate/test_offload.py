@@ -3,11 +3,15 @@
 import pytest
 
 from course_lib.simulate import Transformer, model_state_bytes
-from course_lib.simulate.memory import MEGATRON_BF16, activation_bytes, layer_activation_bytes
 from course_lib.simulate.memory_calculators import (
     deepspeed_zero2,
     deepspeed_zero3,
     megatron_activation_bytes,
+)
+from course_lib.simulate.memory_formulas import (
+    MEGATRON_BF16,
+    activation_bytes,
+    layer_activation_bytes,
 )
 from course_lib.simulate.offload import offload_optimizer
 

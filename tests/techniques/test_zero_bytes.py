@@ -9,7 +9,7 @@ from torch.profiler import record_function
 
 from course_lib.models import batches, tiny_gpt
 from course_lib.ranks import collect
-from course_lib.simulate.memory import FP32_ADAM, MIXED_ADAM, model_state_bytes
+from course_lib.simulate.memory_formulas import FP32_ADAM, MIXED_ADAM, model_state_bytes
 from course_lib.techniques.zero.unshard_reshard import ShardedState
 from course_lib.techniques.zero1 import CarelessZero1, Zero1
 from course_lib.techniques.zero2 import Zero2

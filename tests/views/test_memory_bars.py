@@ -4,7 +4,7 @@ import pytest
 
 from course_lib.observe import Memory
 from course_lib.observe.events import Block
-from course_lib.simulate.memory import model_state_bytes
+from course_lib.simulate.memory_formulas import model_state_bytes
 from course_lib.views.memory_bars import memory_bars, run_memory
 from course_lib.views.zero_explorer import (
     MODELS,

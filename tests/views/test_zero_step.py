@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.simulate.memory import model_state_bytes
+from course_lib.simulate.memory_formulas import model_state_bytes
 from course_lib.views.zero_step import LAYERS, STAGES, moments, zero_step
 from tests.views.reading import tree
 

@@ -8,7 +8,7 @@ In the order of a submission's life:
     assignment       put an answer into the untouched lesson: the program that is run
     settings, batch  run all answers of all students, several at a time
     verdict_cache    keep each verdict, so that a second start repeats none
-    points           what each student has, and what late days cost
+    points           what each student has, partial credit, and what late days cost
     history          an answer's earlier verdicts
     similarity       who has the same answers
     reports          what teachers and students read

@@ -19,7 +19,7 @@ from course_lib.classroom.cell_ids import answer_id
 from .assignment import Assignment, Needed, assemble, read_assignment
 from .history import Earlier, History, digest
 from .newest_version import Sorted
-from .points import FAILED, MISSING, PARTLY, PASSED, UNTOUCHED, Report, Result
+from .points import FAILED, MISSING, PARTLY, PASSED, UNTOUCHED, Report, Result, earned
 from .settings import Settings
 from .similarity import Similar, similar_answers
 from .submissions import collect
@@ -194,10 +194,10 @@ class _Batch:
         needed = assemble(assignment, exercise, answers.sources, answers.additions)
         verdict = self._verdict(exercise, needed)
         status, message, flag = verdict["status"], verdict["message"], verdict["flag"]
-        share = {PASSED: 1.0, PARTLY: self._settings.partial}.get(status, 0.0)
-        points = worth * share * self._left(taken, lesson)
+        partial = self._settings.partial
+        points = earned(status, worth, partial, self._left(taken, lesson))
         if status == PARTLY:
-            message += f"\nThe result itself is right in every case: {share:.0%} of the points."
+            message += f"\nThe result itself is right in every case: {partial:.0%} of the points."
         notes += needed.notes
         return Result(lesson, exercise, status, points, worth, message, notes, flag)
 

@@ -59,6 +59,16 @@ class Report:
         return list(dict.fromkeys(notes))
 
 
+def earned(status: str, worth: float, partial: float, left: float) -> float:
+    """Points for an answer: all for a right one, the share `partial` for one with a right result.
+
+    partial: what an answer has whose result is right in every case, though it sent more than it may
+        or broke a law. left: the share that late days have left.
+    """
+    share = {PASSED: 1.0, PARTLY: partial}.get(status, 0.0)
+    return worth * share * left
+
+
 @dataclass(frozen=True)
 class Deadline:
     """When a lesson was due, in seconds since 1970, and which share each late day begun costs.

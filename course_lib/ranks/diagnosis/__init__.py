@@ -6,7 +6,7 @@ Read it in this order:
     diagnose                where it begins: the collectives first, then the messages
     mismatched_collectives  the ranks of a group call something else, or not all of them call
     message_matching        then the messages: which send belongs to which receive
-    deadlock                ranks that wait for each other in a circle
+    deadlock_cause          ranks that wait for each other in a circle
     size_mismatch           a send and its receive of different sizes
     unmatched_message       a send or a receive to which the other rank does not come
     silent_mismatches       calls that do not fit together and pass all the same: warnings

@@ -6,7 +6,7 @@ from course_lib.observe import CommEvent, Trace
 from course_lib.observe.wait_cycle import wait_cycle
 
 from .cause import Cause
-from .deadlock import deadlock, waits_for_itself
+from .deadlock_cause import deadlock, waits_for_itself
 from .size_mismatch import once_a_line, size_mismatch
 from .unmatched_message import UnmatchedMessage, explain, look_across
 

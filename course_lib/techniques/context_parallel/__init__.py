@@ -31,17 +31,17 @@ ranks), so the same code is the context axis of a larger mesh.
 
 from .all_gather_attention import all_gather_attention
 from .attention_kernels import attend
+from .attention_memory import all_gather_memory, ring_memory, ulysses_memory
+from .attention_traffic import all_gather_bytes, ring_bytes, ulysses_bytes
 from .axis import ContextAxis
 from .gpt import ContextAttention, ContextParallelGPT
 from .loss import average_gradients, context_parallel_loss, token_mean
 from .masks import Seen, work
-from .memory import all_gather_memory, ring_memory, ulysses_memory
 from .merge import merge
 from .packed_documents import packed_documents, padding_documents, positions_in_documents
 from .ring_attention import ring_attention
 from .rotary import rotary
 from .split import TokenSplit, plain_split, striped_split, zigzag_split
-from .traffic import all_gather_bytes, ring_bytes, ulysses_bytes
 from .ulysses import ulysses_attention
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.simulate.memory import (
+from course_lib.simulate.memory_formulas import (
     FP32_ADAM,
     MEGATRON_BF16,
     MEGATRON_FP16,
