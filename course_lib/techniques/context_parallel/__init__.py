@@ -14,7 +14,8 @@ To read in this order:
     ring_backward           and their gradients behind them
     all_gather_attention    all keys and values at once, as Llama 3 does
     ulysses                 heads for tokens, by all-to-all
-    traffic, memory         what each of the three sends, and holds
+    attention_traffic       what each of the three sends
+    attention_memory        what each of the three holds
     rotary                  positions as angles
     loss                    a mean over tokens that are elsewhere
     axis, gpt               all of it, as one model
