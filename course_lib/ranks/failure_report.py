@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 from course_lib.observe import CommEvent, Frame, RankWarning, Trace
+from course_lib.observe.wait_cycle import awaited, has_cycle
 
 from .diagnosis import SHIFTS_MESSAGES, Cause, advice, diagnose
 from .errors import Failure, RunRecord
@@ -46,8 +47,8 @@ def write_report(
         return "\n".join(lines + _went_wrong_before(warnings + unfit)), False
 
     stuck = sorted(failures)
-    all_wait = not any(states[rank] for rank in stuck)
-    headline = wrapped(_TITLE, _headline(outcome, stuck, found, all_wait, timeout), indent=6)
+    circle = trace is not None and _in_a_circle(stuck, trace)
+    headline = wrapped(_TITLE, _headline(outcome, stuck, found, circle, timeout), indent=6)
     lines = [headline.removeprefix(_TITLE), "", *_where(states, failures, trace)]
     lines += _went_wrong_before(record.warnings + unfit)
     if not any(warning.kind in SHIFTS_MESSAGES for warning in record.warnings):
@@ -61,7 +62,7 @@ def write_report(
 
 
 def _headline(
-    outcome: Outcome, stuck: list[int], found: list[Cause], all_wait: bool, timeout: float
+    outcome: Outcome, stuck: list[int], found: list[Cause], circle: bool, timeout: float
 ) -> str:
     if outcome.flooded is not None:
         return f"rank {outcome.flooded} printed without end, and was stopped."
@@ -69,14 +70,20 @@ def _headline(
         return "the calls of the ranks do not fit together."
     if outcome.interrupted or outcome.out_of_time:
         when = "when the run was interrupted" if outcome.interrupted else f"after {timeout:g} s"
-        why = ": deadlock" if found and all_wait else ""
+        why = ": deadlock" if circle else ""
         return f"{ranks_text(stuck)} had not finished {when}{why}."
     if outcome.deadlocked or found:
         return (
-            f"deadlock: {ranks_text(stuck)} {plural('waits', stuck)} for something that cannot "
-            "come any more."
+            f"{'deadlock' if circle else 'hang'}: {ranks_text(stuck)} {plural('waits', stuck)} for "
+            "something that cannot come any more."
         )
     return f"{ranks_text(stuck)} lost the connection to the others."
+
+
+def _in_a_circle(stuck: list[int], trace: Trace) -> bool:
+    """Whether it is a deadlock: else they wait for a rank that has ended, or goes on elsewhere."""
+    waiting = {rank: event for rank in stuck if (event := trace.waiting(rank))}
+    return has_cycle({rank: awaited(event, trace) for rank, event in waiting.items()})
 
 
 def _went_wrong_before(warnings: list[RankWarning]) -> list[str]:

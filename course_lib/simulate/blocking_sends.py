@@ -24,7 +24,7 @@ from .pipeline import Costs, PerStage
 
 
 class Hang(ValueError):
-    """A schedule that is in order, but whose blocking sends wait for each other for ever."""
+    """A schedule that is in order, but with blocking sends cannot end: some wait in a circle."""
 
     def __init__(self, stages: tuple[int, ...], report: str) -> None:
         super().__init__(report)
@@ -133,7 +133,7 @@ def _lanes(programs: Sequence[Sequence[Step]], costs: Costs) -> list[Lane]:
 
 def _hang(programs: Sequence[Sequence[Step]], lanes: Sequence[Lane], result: Run) -> Hang:
     """Where each stuck rank stands, and after which of its operations."""
-    lines, stages = ["with blocking sends these stages wait for each other for ever:"], []
+    lines, stages = ["with blocking sends these stages never go on:"], []
     for rank, task, _ in result.stuck:
         index = lanes[rank].tasks.index(task)
         step = programs[rank][index]

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 
 from course_lib.observe import CommEvent, Frame, Trace
-from course_lib.observe.wait_cycle import wait_cycle
+from course_lib.observe.wait_cycle import awaited, wait_cycle
 from course_lib.text import listed
 
 from .palette import Fill
@@ -51,13 +51,8 @@ def hang(
 
 
 def _for_whom(event: CommEvent, trace: Trace) -> list[int]:
-    """The ranks that would have to do something before this operation can end."""
-    if event.op in ("send", "recv"):
-        return [] if event.peer in (None, event.rank) else [event.peer]
-    for group in trace.match().groups:
-        if group.group == event.group and group.divergence is not None:
-            return [rank for rank in group.ranks if rank not in group.divergence.calls]
-    return []
+    """The other ranks that would have to do something before this operation can end."""
+    return [rank for rank in awaited(event, trace) if rank != event.rank]
 
 
 def _doing(event: CommEvent) -> str:

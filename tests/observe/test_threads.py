@@ -79,7 +79,7 @@ def test_a_deadlock_in_joined_threads_is_found_and_told_by_their_lines() -> None
     report = " ".join(caught.value.report.split())
     assert report.startswith("deadlock: ranks 0 and 1 wait for something")
     assert report.count("in_a_thread(lambda: dist.send(torch.ones(3), other))") == 2
-    assert "ranks 0 and 1 all send first" in report
+    assert "ranks 0 and 1 both send first" in report
 
 
 def test_a_thread_that_listens_while_its_rank_sleeps_is_no_deadlock() -> None:

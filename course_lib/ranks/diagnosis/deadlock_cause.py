@@ -10,11 +10,11 @@ from .size_mismatch import size_mismatch
 def deadlock(circle: list[int], blocked: dict[int, CommEvent], trace: Trace) -> Cause:
     """Why the ranks of a `circle` wait, each for the next, and what breaks it."""
     operations = {blocked[rank].op for rank in circle}
-    everyone = ranks_text(circle)
+    everyone, how_many = ranks_text(circle), "both" if len(circle) == 2 else "all"
     if operations == {"send"}:
         return Cause(
-            f"{everyone} all send first. A send ends when the other rank receives, and every "
-            "receive comes after a send that cannot end.",
+            f"{everyone} {how_many} send first. A send ends when the other rank receives, and "
+            "every receive comes after a send that cannot end.",
             "Let one of them receive before it sends, or start the send with dist.isend and wait "
             "for it after the receive.",
         )
@@ -24,7 +24,7 @@ def deadlock(circle: list[int], blocked: dict[int, CommEvent], trace: Trace) -> 
         if strays:
             return _crossed(circle, blocked, strays)
         return Cause(
-            f"{everyone} all wait to receive first, so that nobody comes to send.",
+            f"{everyone} {how_many} wait to receive first, so that nobody comes to send.",
             "Let one of them send before it receives.",
         )
     pairs = [(rank, blocked[rank]) for rank in circle]

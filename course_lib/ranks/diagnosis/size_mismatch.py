@@ -22,8 +22,8 @@ def size_mismatch(one: CommEvent, other: CommEvent) -> Cause:
     """The two ends of a message, in whichever order."""
     send, recv = (one, other) if one.op == "send" else (other, one)
     return Cause(
-        f"rank {send.rank} sends {bytes_text(send)} to rank {recv.rank}{_at(send)}, "
-        f"which receives into {bytes_text(recv)}{_at(recv)}.",
+        f"rank {send.rank} sends {bytes_text(send)} to rank {recv.rank}{_at(send)}; "
+        f"rank {recv.rank} receives into {bytes_text(recv)}{_at(recv)}.",
         "Receive into a tensor of the same shape and dtype as the one that is sent.",
         mismatch=True,
     )

@@ -64,8 +64,12 @@ def explain(message: UnmatchedMessage, ranks: list[int]) -> Cause:
             f"{why}. The tags differ: {message.tag} here, {listed(list(message.tags))} there.",
             "Use the same tag in both calls.",
         )
+    if message.count:
+        why += f"; rank {message.peer} {count}, and this is {its} {ordinal(message.nth)} {call}"
+    else:
+        why += f", and {count}"
     return Cause(
-        f"{why}; rank {message.peer} {count}, and this is {its} {ordinal(message.nth)} {call}.",
+        f"{why}.",
         f"Every {ends[0]} needs a {ends[1]} on the other side: the same pair of ranks, as many "
         "times.",
     )

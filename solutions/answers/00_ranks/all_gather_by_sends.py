@@ -121,7 +121,7 @@ def one_big_tensor(tensor):
     return torch.stack(gathered(tensor, new_pieces(tensor)))
 
 
-@wrong(says="all send first")
+@wrong(says="send first")
 def all_send_before_they_receive(tensor):
     pieces = new_pieces(tensor)
     for other in others():

@@ -67,7 +67,7 @@ def ping_pong_by_recursion(ball, rounds):
     return (first, *ping_pong_by_recursion(ball, rounds - 1))
 
 
-@wrong(says="ranks 0 and 1 all send first")
+@wrong(says="ranks 0 and 1 both send first")
 def both_serve(ball, rounds):
     seen = []
     if dist.get_rank() < 2:
@@ -79,7 +79,7 @@ def both_serve(ball, rounds):
     return seen
 
 
-@wrong(says="ranks 0 and 1 all wait to receive first")
+@wrong(says="ranks 0 and 1 both wait to receive first")
 def nobody_serves(ball, rounds):
     seen = []
     if dist.get_rank() < 2:

@@ -114,7 +114,7 @@ def with_tags(tensors):
     return [arrived[i] for i in range(len(tensors))]
 
 
-@wrong(says="all send first")
+@wrong(says="send first")
 def all_send_first(tensors):
     n, rank = dist.get_world_size(), dist.get_rank()
     arrived = []
