@@ -60,6 +60,7 @@ def _entry(source: str, name: str, text: str, exercise: Exercise) -> Iterator[st
     )
     effort = re.search(rf"`{name}` \((●+ \d+ minutes)\)", text)
     said = ast.get_docstring(function) or ""
+    contract = exercise.contract
     points = "1 point" if exercise.points == 1 else f"{exercise.points} points"
     yield f"### `{name}({ast.unparse(function.args)})`"
     yield ""
@@ -67,7 +68,7 @@ def _entry(source: str, name: str, text: str, exercise: Exercise) -> Iterator[st
     yield ""
     yield from textwrap.wrap(" ".join(said.split()), 100)
     yield ""
-    enforced = [exercise.contract.text, f"Passed means: {exercise.passed}."]
+    enforced = [contract.text, contract.freedom, f"Passed means: {exercise.passed}."]
     yield from textwrap.wrap(" ".join(filter(None, enforced)), 100)
     yield ""
 

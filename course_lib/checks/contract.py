@@ -1,9 +1,9 @@
 """What an exercise promises, as data: stated once, shown in the lesson, and kept by laws.
 
 A contract says in which memory the result lies, which arguments may change, which tensors and
-groups may come, what may be sent and held. `Contract.text` is what a learner reads, and
-`course_lib.checks.laws` hold every answer to it. What `GENERAL` says is asked everywhere, and needs
-no word in a contract.
+groups may come, what may be sent and held. A learner reads `Contract.text`, to which
+`course_lib.checks.laws` hold every answer, and `Contract.freedom`. What `GENERAL` says is asked
+everywhere, and needs no word in a contract.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,12 +17,13 @@ POINT_TO_POINT = frozenset({"send", "recv"})
 
 GENERAL = (
     "Unless an exercise says otherwise, your function leaves its arguments and the global states "
-    "of random generators as they were (of a model that it may change, parameters keep their "
-    "places in memory), can be called again with other sizes, keeps nothing from one call to the "
-    "next, runs no forward pass twice, and sends nothing that its result does not "
-    "need. Ranks are separate Python processes: hash() of a text, and so the order in which a set "
-    "of texts is gone through, differs from one to the next. Where ranks have to agree, go by "
-    "neither."
+    "of random generators as they were, can be called again with other sizes, keeps nothing from "
+    "one call to the next, runs no forward pass twice, and sends nothing that its result does not "
+    "need. A model that it may change keeps its parameters where they are in memory."
+)
+_AGREE = (
+    "every rank has to come to the same result by itself: hash() of a text and the order of a set "
+    "differ between processes, so go by a list, a dict or sorted()"
 )
 
 
@@ -78,10 +79,11 @@ class Contract:
     transposed: whether tensors of two dimensions and more may come transposed, not contiguous.
     groups: whether it may be called with a group of some of the ranks.
     allowed: the operations that may be used (names as in `CommEvent.op`); None allows all.
-    sends: which bytes, messages and peers, in words; the numbers are the judge's.
-    holds: what may be held in memory, and when, in words.
+    sends: which bytes, messages and peers, as a clause of its own; the numbers are the judge's.
+    holds: what may be held in memory, and when, as a clause of its own.
     waits: when messages leave, and what goes on before anybody waits for them (`laws.overlap`).
     any_order: whether the order of what is returned is free.
+    agree: whether each rank works out by itself what has to be the same on all.
     runs: how often each module that is passed in, by itself or in a list, runs forward in a call,
         by the arguments; None where that is free (`laws.runs_once`).
     causal: whether every message must make a difference to some result
@@ -109,6 +111,7 @@ class Contract:
     holds: str = ""
     waits: tuple[Waits, ...] = ()
     any_order: bool = False
+    agree: bool = False
     runs: Callable[[Mapping[str, Any]], int] | None = None
     causal: bool = True
     held: Callable[[Any, int], int] | None = None
@@ -117,24 +120,30 @@ class Contract:
 
     @property
     def text(self) -> str:
-        """A line or two for the statement of the exercise."""
+        """What is enforced besides `GENERAL`, a line or two under the statement of the exercise."""
         waits = (each.text for each in self.waits)
-        parts = (self._result(), self._arguments(), self._messages(), self.holds, *waits)
-        return " ".join(_sentence(part) for part in parts if part)
+        agree = _AGREE if self.agree else ""
+        messages = (self._operations(), self.sends)
+        return _sentences(self._result(), self._arguments(), *messages, self.holds, *waits, agree)
+
+    @property
+    def freedom(self) -> str:
+        """What is allowed, where `GENERAL` or habit would say otherwise."""
+        changed = listed(f"`{name}`" for name in self.changes) if self.changes else ""
+        return _sentences(
+            f"your function may change {changed}" if changed else "",
+            "the order of what it returns is free" if self.any_order else "",
+        )
 
     def _result(self) -> str:
-        order = "in any order" if self.any_order else ""
         if self.in_place:
             returned = f", and {self.returned or 'nothing'} is returned"
             if self.returned is True:
                 returned = " and is returned"
             return f"in place: `{self.in_place}` itself holds the result{returned}"
-        changed = listed(f"`{name}`" for name in self.changes) if self.changes else ""
         parts = [
             "the result is new, in memory of its own" if self.anew else "",
             "the result requires no grad" if self.detached else "",
-            f"may change {changed}" if changed else "",
-            order,
         ]
         return "; ".join(part for part in parts if part)
 
@@ -147,13 +156,14 @@ class Contract:
         ]
         return "; ".join(part for part in parts if part)
 
-    def _messages(self) -> str:
-        if self.allowed is None:
-            return self.sends
-        if not self.allowed:
-            return "nothing is sent"
-        only = f"only {listed(sorted(self.allowed, reverse=True))}"
-        return f"{only}: {self.sends}" if self.sends else only
+    def _operations(self) -> str:
+        if not self.allowed:  # all, or none, where nobody would think of any
+            return ""
+        return f"only {listed(sorted(self.allowed, reverse=True))} may be used"
+
+
+def _sentences(*parts: str) -> str:
+    return " ".join(_sentence(part) for part in parts if part)
 
 
 def _sentence(part: str) -> str:

@@ -12,20 +12,13 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from nbformat import NotebookNode
 
 from .answer_leaks import answer_pieces, leaks
-from .contract_notes import with_contracts
+from .contract_notes import Worded, with_contracts
 from .kernels import leave_cores, use_ipc
 from .lesson import Lesson, LessonError, read_lesson
 from .stored_outputs import complaints, normalise
 from .student_notebook import solution_notebook, student_notebook
 
 CELL_TIMEOUT = 300  # seconds
-
-
-class Worded(Protocol):
-    """What is promised, in words."""
-
-    @property
-    def text(self) -> str: ...
 
 
 class Graded(Protocol):
@@ -64,7 +57,7 @@ class Course:
     @cached_property
     def lessons(self) -> dict[str, Lesson]:
         """Name -> lesson, in order. Raises `LessonError` where a source is not as it must be."""
-        contracts = {name: exercise.contract.text for name, exercise in self.exercises.items()}
+        contracts = {name: exercise.contract for name, exercise in self.exercises.items()}
         lessons = map(read_lesson, sorted((self.root / "solutions").glob("*.py")))
         return {lesson.name: with_contracts(lesson, contracts) for lesson in lessons}
 

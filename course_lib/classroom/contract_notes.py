@@ -1,4 +1,4 @@
-"""The line under an exercise's statement that says what its check enforces, from its contract.
+"""The lines under an exercise's statement: what its check enforces and allows, by its contract.
 
 It is written into the notebooks and stands in no source, so that statement and check cannot differ.
 """
@@ -6,34 +6,52 @@ It is written into the notebooks and stands in no source, so that statement and 
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from course_lib.checks.contract import GENERAL
 
 from .lesson import Cell, Lesson
 
 _ENFORCED = "> **Enforced:** "
+_ALLOWED = "> **Allowed:** "
 _ALWAYS = "> **Always enforced:** "
 # JupyterLab with jupytext may have saved them into the source of a solution that was opened.
-_SAVED = re.compile(rf"\n+(?:{re.escape(_ENFORCED)}|{re.escape(_ALWAYS)}).*", re.DOTALL)
+_LEADS = "|".join(map(re.escape, (_ENFORCED, _ALLOWED, _ALWAYS)))
+_SAVED = re.compile(rf"\n+(?:{_LEADS}).*", re.DOTALL)
 
 
-def with_contracts(lesson: Lesson, contracts: Mapping[str, str]) -> Lesson:
+class Worded(Protocol):
+    """What is promised, and what is free, in words."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def freedom(self) -> str: ...
+
+
+def with_contracts(lesson: Lesson, contracts: Mapping[str, Worded]) -> Lesson:
     """The lesson with each exercise's contract under its statement, the markdown above its answer.
 
-    contracts: the text of each exercise's contract. The first one also says what all are held to.
+    contracts: by exercise. The first statement also says what all exercises are held to.
     """
     cells = list(lesson.cells)
     for i, cell in enumerate(cells):
         above = _statement(cells, i)
         if cell.kind != "answer" or above is None:
             continue
-        lines = [f"{_ENFORCED}{text}"] if (text := contracts.get(cell.name, "")) else []
+        lines = _lines(contracts[cell.name]) if cell.name in contracts else []
         if cell.name == next(c.name for c in cells if c.kind == "answer"):
             lines.append(f"{_ALWAYS}{GENERAL}")
         plain = _SAVED.sub("", cells[above].source).rstrip()
         source = "\n\n".join([plain, *lines])
         cells[above] = replace(cells[above], source=source, student=source)
     return replace(lesson, cells=tuple(cells))
+
+
+def _lines(contract: Worded) -> list[str]:
+    said = ((_ENFORCED, contract.text), (_ALLOWED, contract.freedom))
+    return [f"{lead}{text}" for lead, text in said if text]
 
 
 def _statement(cells: list[Cell], answer: int) -> int | None:

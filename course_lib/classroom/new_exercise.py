@@ -73,7 +73,7 @@ EXERCISE = Exercise(
     contract=Contract(
         anew=True,
         allowed=POINT_TO_POINT,
-        sends="what, how much, to whom",
+        sends="each rank sends what, how much, to whom",
     ),
 )
 '''

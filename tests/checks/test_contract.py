@@ -12,11 +12,15 @@ from course_lib.checks.registry import all_exercises
     ("contract", "text"),
     [
         (Contract(), ""),
-        (Contract(allowed=frozenset()), "Nothing is sent."),
+        (Contract(allowed=frozenset()), ""),
+        (
+            Contract(allowed=frozenset(), sends="your function sends nothing"),
+            "Your function sends nothing.",
+        ),
         (
             Contract(in_place="tensor", groups=True, allowed=frozenset({"send", "recv"})),
             "In place: `tensor` itself holds the result and is returned. Any group of ranks. "
-            "Only send and recv.",
+            "Only send and recv may be used.",
         ),
         (
             Contract(in_place="values", returned="each push's staleness"),
@@ -33,11 +37,26 @@ from course_lib.checks.registry import all_exercises
 )
 def test_the_words_of_a_contract(contract, text):
     assert contract.text == text
+    assert contract.freedom == ""
+
+
+def test_what_is_free_is_said_apart_from_what_is_enforced():
+    contract = Contract(changes=("model", "unsent"), any_order=True, holds="nothing is held")
+    assert contract.text == "Nothing is held."
+    assert contract.freedom == (
+        "Your function may change `model` and `unsent`. The order of what it returns is free."
+    )
+
+
+def test_where_ranks_have_to_agree_the_contract_warns_of_hashes():
+    assert "hash() of a text" in Contract(agree=True).text
 
 
 @pytest.mark.parametrize("exercise", all_exercises().values(), ids=lambda e: e.name)
 def test_every_contract_reads_as_sentences(exercise):
     text = exercise.contract.text
-    assert text, "nothing is promised"
+    if not text:
+        assert exercise.contract.allowed == frozenset(), "nothing is promised"
+        return
     assert text.endswith(".")
     assert not re.search(r"[^.]\.\.(?!\.)|, \.$|  ", text)

@@ -1,6 +1,6 @@
 """What a check enforces stands under the statement of its exercise, in both notebooks."""
 
-from course_lib.checks.contract import GENERAL
+from course_lib.checks.contract import GENERAL, Contract
 from course_lib.classroom.contract_notes import with_contracts
 from course_lib.classroom.lesson import read_lesson
 
@@ -37,22 +37,31 @@ def lesson(tmp_path, source=SOURCE):
 
 
 def test_each_statement_ends_with_its_contract_and_the_first_with_what_holds_for_all(tmp_path):
-    made = with_contracts(lesson(tmp_path), {"double": "Nothing is sent.", "half": "In place."})
+    contracts = {"double": Contract(holds="nothing is held"), "half": Contract(anew=True)}
+    made = with_contracts(lesson(tmp_path), contracts)
     first, second = (cell for cell in made.cells if cell.kind == "markdown")
     assert first.student == first.source
-    assert "Twice as much.\n\n> **Enforced:** Nothing is sent.\n\n" in first.source
+    assert "Twice as much.\n\n> **Enforced:** Nothing is held.\n\n" in first.source
     assert first.source.endswith(GENERAL)
-    assert second.source == "### Exercise 2: `half`\n\n> **Enforced:** In place."
+    assert second.source == (
+        "### Exercise 2: `half`\n\n> **Enforced:** The result is new, in memory of its own."
+    )
 
 
 def test_a_line_that_an_editor_saved_into_the_source_is_not_written_twice(tmp_path):
     saved = SOURCE.replace(
-        "# Twice as much.\n", "# Twice as much.\n#\n# > **Enforced:** Old words.\n"
+        "# Twice as much.\n", "# Twice as much.\n#\n# > **Allowed:** Old words.\n"
     )
-    contracts = {"double": "Nothing is sent."}
+    contracts = {"double": Contract(anew=True, changes=("x",))}
     assert with_contracts(lesson(tmp_path, saved), contracts) == with_contracts(
         lesson(tmp_path), contracts
     )
+
+
+def test_what_is_allowed_is_a_line_of_its_own(tmp_path):
+    made = with_contracts(lesson(tmp_path), {"half": Contract(changes=("x",))})
+    last = [cell for cell in made.cells if cell.kind == "markdown"][-1]
+    assert last.source.endswith("`half`\n\n> **Allowed:** Your function may change `x`.")
 
 
 def test_without_a_contract_only_the_first_statement_changes(tmp_path):

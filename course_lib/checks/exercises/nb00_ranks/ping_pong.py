@@ -170,6 +170,6 @@ EXERCISE = Exercise(
         changes=("ball",),
         takes="any number of rounds; ranks above 1 do not play",
         allowed=POINT_TO_POINT,
-        sends="one message per hit",
+        sends="each hit is one message",
     ),
 )

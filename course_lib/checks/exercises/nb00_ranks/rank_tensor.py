@@ -94,5 +94,6 @@ EXERCISE = Exercise(
         anew=True,
         takes="any size, even 0",
         allowed=frozenset(),
+        sends="your function sends nothing",
     ),
 )

@@ -213,7 +213,7 @@ EXERCISE = Exercise(
         in_place="values",
         returned="each push's staleness",
         allowed=POINT_TO_POINT,
-        sends="one message for each push, to the worker that it came from",
+        sends="each push is answered by one message, to the worker that it came from",
     ),
     points=2,
 )

@@ -181,6 +181,7 @@ EXERCISE = Exercise(
     ),
     passed="even to the element, however huge one tensor is",
     contract=Contract(
+        agree=True,
         allowed=frozenset(),
     ),
 )

@@ -172,6 +172,7 @@ EXERCISE = Exercise(
     ),
     passed="a key goes to the next server up the ring, and the ring has no end",
     contract=Contract(
+        agree=True,
         allowed=frozenset(),
     ),
 )

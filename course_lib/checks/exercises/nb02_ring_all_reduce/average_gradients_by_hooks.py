@@ -269,7 +269,7 @@ EXERCISE = Exercise(
         changes=("model",),
         takes="any model: parameters frozen, shared or unused, buffers of any dtype",
         allowed=frozenset({"broadcast", "all_reduce"}),
-        sends="each gradient once, in an all-reduce of its own",
+        sends="each gradient travels once, in an all-reduce of its own",
         waits=(Waits(op="all_reduce", begins="backward", promptly=True, outlasts="backward"),),
         may=frozenset({"hooks"}),
     ),

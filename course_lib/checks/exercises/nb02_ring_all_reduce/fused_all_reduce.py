@@ -249,7 +249,7 @@ EXERCISE = Exercise(
         takes="tensors of any shape and dtype, even none",
         transposed=True,
         allowed=frozenset({"all_reduce"}),
-        sends="no more of them than buffers, none larger than `buffer_bytes` except for a larger "
-        "tensor, and no byte more than the tensors have",
+        sends="there are no more all-reduces than buffers, none is larger than `buffer_bytes` "
+        "except for a larger tensor, and together they have no byte more than the tensors",
     ),
 )

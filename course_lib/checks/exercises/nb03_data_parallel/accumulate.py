@@ -356,7 +356,7 @@ EXERCISE = Exercise(
         changes=("ddp",),
         takes="parameters frozen or shared; every `.grad` is None at first",
         allowed=frozenset({"all_reduce"}),
-        sends="every gradient once for all microbatches",
-        holds="the activations of one microbatch at a time",
+        sends="every gradient travels once for all microbatches",
+        holds="the activations of one microbatch are held at a time",
     ),
 )

@@ -347,7 +347,8 @@ EXERCISE = Exercise(
         takes="models that start equal; parameters frozen, shared or unused, whose `.grad` may "
         "end as zeros or None where no rank used them",
         allowed=frozenset({"all_reduce"}),
-        sends="every gradient once, in buckets of at most `bucket_bytes`, except for a larger one",
+        sends="every gradient travels once, in buckets of at most `bucket_bytes`, except for a "
+        "larger gradient",
         waits=(Waits(op="all_reduce", begins="backward", promptly=True, outlasts="backward"),),
         may=frozenset({"hooks"}),
     ),

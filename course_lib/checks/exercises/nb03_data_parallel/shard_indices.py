@@ -223,6 +223,8 @@ EXERCISE = Exercise(
     ),
     passed="each sample is read once per epoch, and every epoch has an order of its own",
     contract=Contract(
+        agree=True,
         allowed=frozenset(),
+        sends="your function sends nothing",
     ),
 )

@@ -206,6 +206,6 @@ EXERCISE = Exercise(
         changes=("model",),
         takes="any model: parameters frozen or shared, buffers of any dtype",
         allowed=frozenset({"broadcast"}),
-        sends="every parameter and buffer once",
+        sends="every parameter and buffer travels once",
     ),
 )

@@ -98,6 +98,7 @@ EXERCISE = Exercise(
         takes="x (B, K), weight (N, K) and bias (N,), whole on every rank; t divides N; the "
         "result has x's dtype",
         allowed=frozenset(),
+        sends="your function sends nothing",
         holds="only the rank's own part is computed",
     ),
 )

@@ -89,6 +89,6 @@ EXERCISE = Exercise(
         takes="x of any shape, even none (a single number); the gradient that backward is "
         "handed stays as it was",
         allowed=frozenset({"all_reduce"}),
-        sends="none forward, one of x's size backward",
+        sends="there is none forward, and one of x's size backward",
     ),
 )

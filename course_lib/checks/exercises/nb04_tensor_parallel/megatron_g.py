@@ -89,6 +89,6 @@ EXERCISE = Exercise(
     contract=Contract(
         takes="x of any shape, even none (a single number)",
         allowed=frozenset({"all_reduce"}),
-        sends="one of x's size forward, none backward",
+        sends="there is one of x's size forward, and none backward",
     ),
 )

@@ -207,7 +207,8 @@ EXERCISE = Exercise(
     contract=Contract(
         takes="x of any sizes B and T, whole on every rank, and this rank's parts of the weights",
         allowed=ALL_REDUCE,
-        sends="one of x's size forward, one backward; none where t does not divide the heads",
+        sends="there is one of x's size forward and one backward, and none where t does not "
+        "divide the heads",
     ),
     points=2,
 )

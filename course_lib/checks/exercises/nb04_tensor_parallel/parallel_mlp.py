@@ -191,7 +191,7 @@ EXERCISE = Exercise(
     contract=Contract(
         takes="x of any sizes B, T and C, whole on every rank; this rank's parts of the weights",
         allowed=ALL_REDUCE,
-        sends="one of x's size forward, one backward",
+        sends="there is one of x's size forward, and one backward",
     ),
     points=2,
 )

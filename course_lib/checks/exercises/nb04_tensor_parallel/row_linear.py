@@ -112,7 +112,7 @@ EXERCISE = Exercise(
         takes="x_part (B, K/t), weight (N, K) and bias (N,), the last two whole on every rank; t "
         "divides K; the result has x's dtype",
         allowed=frozenset({"all_reduce"}),
-        sends="one of the result's size",
+        sends="there is one, of the result's size",
         holds="only the rank's own part is computed",
     ),
 )

@@ -260,8 +260,8 @@ EXERCISE = Exercise(
     contract=Contract(
         takes="this rank's tokens, at least one, and its parts of up and down; gain is whole",
         allowed=frozenset({"all_reduce", "all_gather", "reduce_scatter"}),
-        sends="of the activations one all-gather and one reduce-scatter each way (in backward also "
-        "one more all-gather), and one all-reduce of the gain's gradient",
+        sends="the activations take one all-gather and one reduce-scatter each way (in backward "
+        "also one more all-gather), and the gain's gradient one all-reduce",
         holds="for backward, the norm's values are kept for this rank's tokens only",
     ),
     points=2,

@@ -216,7 +216,7 @@ EXERCISE = Exercise(
         takes="logits (B, T, V/t) of any size and sign, targets (B, T), the same on every rank; "
         "the result has the logits' dtype",
         allowed=ALL_REDUCE,
-        sends="at most four numbers per token forward, nothing backward",
+        sends="at most four numbers per token travel forward, and nothing backward",
     ),
     points=2,
 )

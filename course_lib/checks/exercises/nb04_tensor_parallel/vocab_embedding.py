@@ -159,7 +159,7 @@ EXERCISE = Exercise(
     contract=Contract(
         takes="tokens (B, T), the same on every rank, and this rank's rows; t divides V",
         allowed=ALL_REDUCE,
-        sends="one of the result's size forward, none backward",
-        holds="of the table, this rank's rows only",
+        sends="there is one of the result's size forward, and none backward",
+        holds="of the table a rank holds only its own rows",
     ),
 )

@@ -303,9 +303,9 @@ EXERCISE = Exercise(
         "any shape and float dtype, of m equal microbatches; `loss(output, targets)` is any mean "
         "over samples",
         allowed=POINT_TO_POINT,
-        sends="for each microbatch one message to the next rank and one back",
-        holds="the activations of the microbatches that the row has in flight, and what is still "
-        "being sent",
+        sends="for each microbatch one message goes to the next rank and one comes back",
+        holds="only the activations of the microbatches that the row has in flight are held, and "
+        "what is still being sent",
         waits=(Waits(op="send", reaches="pass"),),
     ),
     points=3,

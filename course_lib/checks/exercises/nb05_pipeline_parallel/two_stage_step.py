@@ -148,7 +148,7 @@ EXERCISE = Exercise(
         "crosses is as the inputs are. Parameters may be frozen. `loss(output, targets)` "
         "is any mean over samples",
         allowed=POINT_TO_POINT,
-        sends="one message each way",
+        sends="there is one message each way",
         holds="each rank runs its module once",
     ),
 )

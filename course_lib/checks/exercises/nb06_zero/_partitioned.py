@@ -51,7 +51,7 @@ def contract(start: str, holds: str, *, gradients: bool, waits: tuple[Waits, ...
         changes=("model",),
         takes=f"ranks that start {start}; a model with frozen and shared parameters",
         allowed=ALLOWED,
-        sends="in a step 2(n-1)/n of the model, padded",
+        sends="in a step a rank sends 2(n-1)/n of the model, which may be padded",
         holds=f"between steps a rank holds, beside the model{holds}",
         held=lambda case, rank: held(case, gradients=gradients),
         waits=waits,

@@ -103,7 +103,7 @@ EXERCISE = Exercise(
         anew=True,
         takes="a list of contiguous tensors, of the same shapes on every rank",
         allowed=POINT_TO_POINT,
-        sends="each tensor once, to the next rank of the ring, in as many messages as you like; "
-        "nothing on one rank",
+        sends="each tensor goes once to the next rank of the ring, in as many messages as you "
+        "like; one rank alone sends nothing",
     ),
 )

@@ -208,7 +208,7 @@ EXERCISE = Exercise(
         takes=".grad of an expert may be None on a rank, and is a tensor afterwards where any "
         "replica has one; it may be exchanged for another tensor",
         allowed=frozenset({"all_reduce"}),
-        sends="dense gradients once over all ranks, those of experts once over `replicas`",
+        sends="dense gradients travel once over all ranks, those of experts once over `replicas`",
     ),
     points=2,
 )

@@ -188,6 +188,6 @@ EXERCISE = Exercise(
     contract=Contract(
         takes="logits (T, E) and experts (T, k), T the same on all ranks",
         allowed=frozenset({"all_reduce"}),
-        sends="forward, one of E numbers of 8 bytes at most; backward nothing",
+        sends="forward there is one, of E numbers of at most 8 bytes each; backward there is none",
     ),
 )

@@ -313,7 +313,8 @@ EXERCISE = Exercise(
         takes="x (T, C) and experts (T, k) of any sizes; T may differ by rank, and be 0; a "
         "ValueError with both numbers where n does not divide the experts",
         allowed=frozenset({"all_to_all"}),
-        sends="there, 8 bytes for each expert and each chosen row once; back, each row once",
+        sends="on the way there a rank sends 8 bytes per expert, and each chosen row once; on the "
+        "way back, each row once",
     ),
     points=2,
 )

@@ -149,6 +149,6 @@ EXERCISE = Exercise(
         anew=True,
         takes="rows (N, C) of any dtype, N may be 0; counts (n,) int64",
         allowed=frozenset({"all_to_all"}),
-        sends="the counts, 8 bytes for each rank, then each row once",
+        sends="first the counts travel, 8 bytes per rank, then each row once",
     ),
 )

@@ -166,6 +166,6 @@ EXERCISE = Exercise(
         anew=True,
         takes="rows (sum(sent), C), or none at all",
         allowed=frozenset({"all_to_all"}),
-        sends="forward the rows, backward as many gradients, each to one rank",
+        sends="forward the rows travel, backward as many gradients, each to one rank",
     ),
 )

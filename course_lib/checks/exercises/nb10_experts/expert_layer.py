@@ -217,7 +217,7 @@ EXERCISE = Exercise(
     contract=Contract(
         takes="x (T, C), experts and weights (T, k), a list of m modules; an expert may get no row",
         allowed=frozenset({"all_to_all"}),
-        sends="what dispatch_tokens sends, with its weight beside a row at most",
+        sends="a rank sends what dispatch_tokens sends, and at most one weight beside each row",
         holds="each local expert runs at most once",
     ),
 )

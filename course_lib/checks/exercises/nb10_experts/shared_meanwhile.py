@@ -179,7 +179,8 @@ EXERCISE = Exercise(
     contract=Contract(
         takes="rows sorted by rank, any sizes; no gradients are needed here",
         allowed=frozenset({"all_to_all"}),
-        sends="two, of the rows there and of their outputs back",
+        sends="there are two: one of the rows on the way there, one of their outputs on the way "
+        "back",
         waits=(
             Waits(
                 op="all_to_all",
