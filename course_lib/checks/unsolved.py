@@ -3,8 +3,10 @@
 A lesson must go on whatever a learner has written or left out above.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from typing import Any
+
+from course_lib.text import listed
 
 _passed: dict[str, Any] = {}  # exercise -> the function that passed last, in this kernel
 _ready_made: list[Callable] = []  # what stands in for answers
@@ -44,11 +46,18 @@ def whose(function: Callable) -> str:
 
 def guessed(*guesses: Any) -> str:
     """Predictions as text, whatever was written; an unfilled `...` is "no guess yet"."""
-    return ", ".join(map(_said, guesses))
+    several = any(isinstance(guess, Mapping | list | tuple | Set) for guess in guesses)
+    return ("; " if several else ", ").join(map(_said, guesses))
 
 
 def _said(guess: Any) -> str:
     if guess is ...:
         return "no guess yet"
+    if isinstance(guess, Mapping):
+        return ", ".join(f"{key}: {_said(value)}" for key, value in guess.items()) or "none"
+    if isinstance(guess, list | tuple | Set):
+        return listed(map(_said, guess)) if guess else "none"
+    if type(guess) is int and abs(guess) >= 10_000:
+        return f"{guess:,}"
     # A square root says as much with six digits as with sixteen
     return f"{round(guess, 6)}" if type(guess) is float and abs(guess) > 1e-3 else f"{guess}"

@@ -24,10 +24,10 @@ class NotPassed(Exception):
     verdict: "Verdict | None" = None
 
     def _render_traceback_(self) -> list[str]:
-        # IPython asks for this instead of printing the frames of the check. Where there is a card,
-        # it has all of the text.
-        lines = str(self).splitlines()
-        return lines[:1] if self.verdict is not None and rich_display.show(self.verdict) else lines
+        # IPython asks for this instead of printing the frames of the check.
+        if self.verdict is not None and rich_display.show(self.verdict):
+            return ["see the card above"]
+        return str(self).splitlines()
 
 
 class CheckFailed(NotPassed):

@@ -56,7 +56,9 @@ class _Told(BaseException):
     def _render_traceback_(self) -> list[str]:
         # IPython asks for this instead of printing the frames of the launcher.
         rich_display.show(self)
-        return [fitted(f"{self._title or type(self).__name__}: {self.report}")]
+        said = fitted(f"{self._title or type(self).__name__}: {self.report}")
+        # JupyterLab's red box has no room of its own below the last line.
+        return [said, " "] if rich_display.in_a_notebook() else [said]
 
 
 class RankError(_Told, RuntimeError):

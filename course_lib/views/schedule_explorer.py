@@ -108,7 +108,7 @@ def compared(tables: Mapping[str, Table], lengths: Sequence[float]) -> str:
         return f"{second} {length}: every rank does the same in the same order."
     index, rank = place
     return (
-        f"{second} {length}. The first difference: on rank {rank} operation {index + 1} is "
+        f"{second} {length}. The first difference: position {index} of rank {rank} is "
         f"{other[rank][index]}, and {one[rank][index]} in {first}."
     )
 

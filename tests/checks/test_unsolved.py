@@ -46,5 +46,11 @@ def test_a_label_says_whose_function_it_is():
 
 def test_a_guess_is_printed_whatever_it_is():
     assert guessed(...) == "no guess yet"
-    assert guessed(3, ..., "many", None, [1, 2]) == "3, no guess yet, many, None, [1, 2]"
+    assert guessed(3, ..., "many", None) == "3, no guess yet, many, None"
+    assert guessed([0, 1, 2], 3) == "0, 1 and 2; 3"
+    assert guessed((1, ..., 2)) == "1, no guess yet and 2"
+    assert guessed(["activations"]) == guessed({"activations"}) == "activations"
+    assert guessed({"ZeRO-1": 2, "ZeRO-3": [1, 2]}) == "ZeRO-1: 2, ZeRO-3: 1 and 2"
+    assert guessed([], {}) == "none; none"
+    assert guessed(12000, -83119, 9999, True) == "12,000, -83,119, 9999, True"
     assert guessed(2**0.5, 2.0, 1e-10) == "1.414214, 2.0, 1e-10"

@@ -10,8 +10,8 @@ from course_lib import notebook_display, rich_display
 from course_lib.checks.exercise import Case, Finding
 from course_lib.checks.registry import all_exercises
 from course_lib.checks.run_answer import Outcome, Trouble
+from course_lib.checks.verdict import CheckFailed, Verdict
 from course_lib.checks.verdict import Failure as FailedCase
-from course_lib.checks.verdict import Verdict
 from course_lib.observe import CommEvent, Trace
 from course_lib.ranks import RankTimeout
 from course_lib.ranks.errors import Failure, RunRecord
@@ -80,6 +80,16 @@ def test_a_deadlock_has_a_picture_beside_its_report(kernel):
     assert set(output.data) == {"text/html"}
     assert "in a circle" in output.data["text/html"]
     assert notebook_display.draw_hang(RankTimeout("not observed", {}, RunRecord(2))) == ""
+
+
+def test_below_a_card_the_error_sends_its_reader_there_and_without_one_it_says_all(kernel):
+    exercise, case = all_exercises()["ring_all_reduce"], Case(2, "two", {})
+    error = CheckFailed("ring_all_reduce does not pass yet\n  likely    a ring")
+    error.verdict = Verdict(exercise, [case], FailedCase(case, Finding("a ring"), Outcome()))
+    assert error._render_traceback_() == str(error).splitlines()
+    notebook_display.bind()
+    with capture_output():
+        assert error._render_traceback_() == ["see the card above"]
 
 
 def test_a_passed_verdict_is_a_card_with_the_line_of_the_text():

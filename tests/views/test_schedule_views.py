@@ -187,7 +187,7 @@ def test_two_schedules_are_compared_by_length_and_by_their_first_difference():
     both = pipeline_timeline("1F1B", "mine", p=2, m=3, own={"mine": mine})
     # In 1F1B rank 1 has F0 B0 F1 ..., in mine F0 F1 F2 ...
     found = (
-        "mine takes as long as 1F1B. The first difference: on rank 1 operation 2 is F1.1, "
+        "mine takes as long as 1F1B. The first difference: position 1 of rank 1 is F1.1, "
         "and B1.0 in 1F1B."
     )
     assert both.text.splitlines()[-1] == found

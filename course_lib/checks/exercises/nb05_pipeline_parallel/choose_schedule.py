@@ -164,7 +164,8 @@ def _parts(way: tuple, best: tuple) -> list[str]:
 
 def _shown(way: tuple) -> str:
     schedule, p, m, v = way
-    return f"{schedule}, p = {p}, m = {m}, v = {v}"
+    sizes = f"m = {m}, v = {v}" if v > 1 else f"m = {m}"
+    return f"{schedule}, p = {p}, {sizes}" if p > 1 else f"no pipeline (p = 1), {sizes}"
 
 
 _DECISION = Decision(_held, _MISTAKES, _parts, _shown, device="machine", digits=0)
