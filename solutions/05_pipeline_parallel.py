@@ -34,7 +34,6 @@
 # takes.
 
 # %%
-import time
 from functools import partial
 from types import SimpleNamespace
 
@@ -42,13 +41,17 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib import check, guessed, hint, run_ranks, solved, whose, yours_or
+from course_lib import check, guessed, hint, run_ranks, solved, text, whose, yours_or
+from course_lib.models.sleeping_stage import SleepingStage
 from course_lib.simulate import simulate
 from course_lib.techniques import schedules
 from course_lib.techniques.pipeline import Pipeline, stages_of
 from course_lib.techniques.schedules import Op, validate
-from course_lib.views.schedule_explorer import schedule_explorer
+from course_lib.views.bubble_curves import bubble_curves
 from course_lib.views.gantt_chart import gantt_chart
+from course_lib.views.grouped_bars import grouped_bars
+from course_lib.views.schedule_explorer import schedule_explorer
+from course_lib.views.units import size_text
 
 # %% [markdown]
 # At hand: [a glossary](../docs/glossary.md), [the torch calls](../docs/torch_calls.md) and
@@ -74,11 +77,18 @@ status_view()
 # %%
 SEQUENCE, WIDTH = 2048, 12288  # GPT-3
 activation = 2 * SEQUENCE * WIDTH  # bytes of one sequence in bfloat16
-print(f"across one cut, forward: {activation / 1e6:.0f} MB for each sequence, and as much back")
-
 inside_one_layer = 4 * 2 * (8 - 1) / 8 * activation  # four all-reduces on 8 ranks
-print(f"tensor parallel, every layer: {inside_one_layer / 1e6:.0f} MB sent by each rank")
-print(f"in twelve layers between two cuts: {12 * inside_one_layer / 1e6:.0f} MB")
+print(f"across one cut: {size_text(activation)} forward for each sequence, and as much back")
+grouped_bars(
+    {
+        "across one cut, there and back": {"sent": 2 * activation},
+        "tensor parallel, in one layer": {"sent": inside_one_layer},
+        "in twelve layers between two cuts": {"sent": 12 * inside_one_layer},
+    },
+    "bytes that a rank sends for one sequence of GPT-3",
+    "bytes",
+    size_text,
+)
 
 # %% [markdown]
 # 50 MB each way against 4.2 GB. Cutting between layers is cheap: about forty times fewer bytes
@@ -165,10 +175,11 @@ gantt_chart(simulate(NAIVE, forward=1, backward=2), "naive, 4 stages")
 
 # %% [markdown]
 # You have just read a **schedule**. It is a table: for each rank the operations that it runs, in
-# order. `Op("F", 2, 0)` is the forward pass of stage 2 on microbatch 0, `Op("B", 2, 0)` its
-# backward. *When* an operation runs is not in the table. It follows: F of stage 2 waits for F of
-# stage 1, B of stage 2 waits for B of stage 3. The simulator plays this through; here a forward
-# takes one unit of time and a backward two, about as on a GPU.
+# order. `Op("F", 2, 0)` is the forward pass of stage 2 on microbatch 0 (here that is the whole
+# batch), `Op("B", 2, 0)` its backward. In messages they are called F2.0 and B2.0, and in the row of
+# a rank that has one stage just F0 and B0. *When* an operation runs is not in the table. It
+# follows: F of stage 2 waits for F of stage 1, B of stage 2 waits for B of stage 3. The simulator
+# plays this through; here a forward takes one unit of time and a backward two, about as on a GPU.
 #
 # Four GPUs, and at any moment one works: three quarters of the time are idle. The field calls the
 # idle time the **bubble**, and measures it in two ways that are easily mixed up:
@@ -209,21 +220,23 @@ guess_m = 64
 
 # %%
 if solved(bubble_fractions):
+    rows = [["m for less than", "10 % of all the time", "10 % of the working time"]]
     for stages in (2, 4, 8, 64):
-        total, ideal = (
+        least = [
             next(m for m in range(1, 1000) if bubble_fractions(stages, m)[which] < 0.1)
             for which in (0, 1)
-        )
-        print(f"p = {stages:2}: m = {total:3} for 10 % of all the time,", end=" ")
-        print(f"{ideal:3} for 10 % of the working time")
+        ]
+        rows.append([f"p = {stages}", *least])
+    print(text.table(rows))
 print("your guess for p = 8:", guessed(guess_m))
+bubble_curves(lambda p, m: bubble_fractions(p, m)[0]) if solved(bubble_fractions) else None
 
 # %% [markdown]
 # **Explain.** $\frac{p-1}{m+p-1} < \frac{1}{10}$ means $m > 9(p-1)$. By the other convention it is
-# $m > 10(p-1)$. So a lesson that says "below 10 %" should say of what. And "microbatches bring the
-# bubble below 10 %" is true of any pipeline, for a batch that is large enough. With 64 stages that
-# is 568 microbatches, and the batch size is not free to choose: it decides how well the model
-# learns.
+# $m > 10(p-1)$. So a lesson that says "below 10 %" should say of what. Only the ratio of $m$ to
+# $p-1$ counts, so all curves have one shape: "microbatches bring the bubble below 10 %" is true of
+# any pipeline, for a batch that is large enough. With 64 stages that is 568 microbatches, and the
+# batch size is not free to choose: it decides how well the model learns.
 
 # %% [markdown]
 # ## 4. GPipe as a table
@@ -263,7 +276,8 @@ gantt_chart(gpipe, "GPipe")
 # picture, will sooner or later be two schedules.
 #
 # A table can be wrong in many ways, and a pipeline with a wrong table hangs. So it is checked
-# before anything starts. Here B1 of rank 1 stands before F1:
+# before anything starts. Here B1 of rank 1 stands before F1. (Positions count from 0, as ranks
+# and microbatches do.)
 
 # %%
 broken = my_gpipe(3, 2)
@@ -330,6 +344,16 @@ print("GPipe, p = 4, m = 8:", in_flight(my_gpipe(4, 8)))
 # Then rank 2 could run its B0 early as well, and so on. **1F1B** (one forward, one backward) does
 # that: a backward as soon as there is one.
 #
+# **Predict.** Four stages, eight microbatches. How much shorter is 1F1B than GPipe, in units of
+# time? And how many microbatches does rank 0 hold?
+
+# %%
+### BEGIN SOLUTION
+guess_shorter = 0
+guess_held = 4
+### END SOLUTION
+
+# %% [markdown]
 # ### Exercise 5: `one_f_one_b_schedule` (●● 15 minutes)
 #
 # Each row has three parts.
@@ -360,16 +384,6 @@ def one_f_one_b_schedule(p: int, m: int) -> list[list[Op]]:
 
 # %% check="one_f_one_b_schedule"
 check(one_f_one_b_schedule)
-
-# %% [markdown]
-# **Predict.** Four stages, eight microbatches. How much shorter is 1F1B than GPipe, in units of
-# time? And how many microbatches does rank 0 hold?
-
-# %%
-### BEGIN SOLUTION
-guess_shorter = 0
-guess_held = 4
-### END SOLUTION
 
 # %%
 make_1f1b = yours_or(one_f_one_b_schedule, schedules.one_f_one_b)
@@ -462,40 +476,11 @@ check(run_schedule)
 # ### The same table, simulated and run
 #
 # Four ranks share the cores of your machine, so their times say little about four GPUs. Unless
-# their work is to sleep: any number of processes can do that at the same time. The stage below
-# sleeps 20 ms in a forward and 40 ms in a backward, and writes down when. (You need not read the
-# cell; run it.)
+# their work is to sleep: any number of processes can do that at the same time. A `SleepingStage`
+# sleeps 20 ms in a forward and 40 ms in a backward, and writes down when.
 
 # %%
 FORWARD, BACKWARD = 0.020, 0.040  # seconds
-
-
-class Sleep(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, log):
-        ctx.log = log
-        return Sleep.doze("F", FORWARD, x, log)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return Sleep.doze("B", BACKWARD, gradient, ctx.log), None
-
-    @staticmethod
-    def doze(kind, seconds, tensor, log):
-        start = time.monotonic()
-        time.sleep(seconds)
-        log.append((kind, start, time.monotonic()))
-        return tensor.clone()
-
-
-class SleepingStage(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(()))
-        self.log = []
-
-    def forward(self, x):
-        return Sleep.apply(x * self.scale, self.log)
 
 
 def with_mine(table, stage, x):
@@ -512,7 +497,7 @@ executor = with_mine if solved(run_schedule) else with_the_course
 def run_sleeping(table, execute, width=8):
     warm_up = torch.ones(1, requires_grad=True)
     warm_up.clone().backward(torch.ones(1))  # the first one in a process loads modules
-    stage, x = SleepingStage(), torch.ones(8, width)
+    stage, x = SleepingStage(FORWARD, BACKWARD), torch.ones(8, width)
     dist.barrier()
     execute(table, stage, x)
     return stage.log
@@ -524,10 +509,11 @@ from course_lib.simulate import COMPUTE, Timeline, Track
 
 def measured(logs, table):
     """The ranks' logs as a timeline, in units of one forward."""
-    zero = min(log[0][1] for log in logs)
+    zero = min(log[0].start for log in logs)
     tracks = []
     for rank, (log, row) in enumerate(zip(logs, table, strict=True)):
-        starts, ends = ([(entry[k] - zero) / FORWARD for entry in log] for k in (1, 2))
+        starts = [(slept.start - zero) / FORWARD for slept in log]
+        ends = [(slept.end - zero) / FORWARD for slept in log]
         tracks.append(Track(rank, COMPUTE, starts, ends, row))
     return Timeline(len(table), tracks)
 
@@ -535,7 +521,7 @@ def measured(logs, table):
 tables = {"GPipe": my_gpipe(4, 8), "1F1B": my_1f1b(4, 8)}
 runs = {name: run_ranks(run_sleeping, 4, table, executor) for name, table in tables.items()}
 for name, run in runs.items():
-    ran = [[kind for kind, _, _ in log] for log in run]
+    ran = [[slept.kind for slept in log] for log in run]
     asked = [[op.kind for op in row] for row in tables[name]]
     print(f"{name}: every rank ran its row in order: {ran == asked}")
 
@@ -551,7 +537,7 @@ gantt_chart(
 # %% [markdown]
 # **Explain.** The measured boxes stand in the order of the simulated ones, and later: messages and
 # waking up take time that the simulator leaves out, and on a busy machine much of it. Both
-# schedules need about as long. Which of them is ahead is chance.
+# schedules take about equally long; which of them is ahead is chance.
 #
 # ### The memory, measured
 #
@@ -583,7 +569,7 @@ class Saved:
 
 def peak_of_saved_bytes(table, execute):
     stage, x = nn.Sequential(nn.Tanh(), nn.Softplus(), nn.Tanh()), torch.ones(8, 64)
-    stage.append(SleepingStage())  # it has a parameter
+    stage.append(SleepingStage(0, 0))  # it has a parameter
     m = sum(op.kind == "F" for op in table[dist.get_rank()])
     with torch.autograd.graph.saved_tensors_hooks(Saved, lambda saved: saved.tensor):
         execute(table, stage, x[:m])  # one sample in each microbatch
@@ -755,13 +741,14 @@ make_interleaved = yours_or(interleaved_schedule, schedules.interleaved)
 my_interleaved = partial(rows_of, make_interleaved)
 interleaved = simulate(my_interleaved(4, 8, 2), forward=1 / 2, backward=2 / 2)
 ideal = 3 / 8 / 2  # the bubble, of the working time
-print("by the formula:", round(ideal / (1 + ideal), 4), "of all the time")
+print(f"by the formula: {ideal / (1 + ideal):.1%} of all the time")
 print("your guess:", guessed(guess_bubble))
 gantt_chart({"1F1B": one_f_one_b, "interleaved, v = 2": interleaved})
 
 # %% [markdown]
-# Filling and draining go by half a stage at a time, so the bubble is about half of what it was. (A
-# box says stage and microbatch.) Is that free? Count the messages, on real ranks. This is the
+# Filling and draining go by half a stage at a time, so the bubble is about half of what it was.
+# (Each rank has two stages now, and the boxes of the second have colours of their own. The number
+# is the microbatch, as before.) Is that free? Count the messages, on real ranks. This is the
 # course's own executor, which runs tables with several stages per rank; yours could be taught to.
 
 
@@ -788,8 +775,8 @@ print("your guess:", guessed(guess_messages))
 
 # %% [markdown]
 # 1F1B crosses $p - 1$ boundaries, interleaving $vp - 1$: a bit more than $v$ times as many. It also
-# holds more microbatches in flight, of smaller stages. Megatron-LM reports 10 % and more throughput
-# from it, where the network allows.
+# holds more: on rank 0 the activations of 11 small stages, worth 5.5 microbatches of the whole
+# rank, against 4. Megatron-LM reports 10 % and more throughput from it, where the network allows.
 
 # %% [markdown]
 # ## 9. Decide: which pipeline for these machines?
@@ -821,8 +808,10 @@ for name, job in pipeline_choices.JOBS.items():
 
 # %%
 ### BEGIN SOLUTION
-guess_schedules = ["interleaved", "gpipe", "1f1b"]
-guess_small = 1
+guess_39b = "interleaved"
+guess_20b = "gpipe"
+guess_gpt3 = "1f1b"
+guess_machines_7b = 1
 ### END SOLUTION
 
 # %% [markdown]
@@ -866,7 +855,8 @@ def choose_schedule(job, seconds):
                 if m % p == 0:
                     in_flight = min(m * v, (v - 1) * p + 2 * (p - 1) + 1)
                     try_out("interleaved", p, m, v, in_flight)
-    return min(found)[1]
+    # Of equally fast ways, the one with the fewest stages per rank.
+    return min(found, key=lambda way: (round(way[0], 9), way[1][3]))[1]
     ### END SOLUTION
 
 
@@ -875,35 +865,47 @@ check(choose_schedule)
 
 # %%
 ASKED = ("machines", "layers", "batch", "memory", "states", "activations")
+SCHEDULES = ("gpipe", "1f1b", "interleaved")
 
 
-def decisions(choose):
-    """What it chooses for each job, and what a step then takes."""
-    for name, job in pipeline_choices.JOBS.items():
-        asked = {key: getattr(job, key) for key in ASKED}
+def decide(job, among=SCHEDULES):
+    """What you choose if only the schedules in `among` are any good, and the seconds of a step."""
+    asked = {key: getattr(job, key) for key in ASKED}
 
-        def seconds(*way, job=job):
-            return pipeline_choices.seconds(job, pipeline_choices.Way(*way))
+    def seconds(*way):
+        took = pipeline_choices.seconds(job, pipeline_choices.Way(*way))
+        return took if way[0] in among else 1e6 * took
 
-        schedule, p, m, v = choose(asked, seconds)
-        took = seconds(schedule, p, m, v)
-        print(f"{name:16} {schedule:11} p = {p:2}, m = {m:2}, v = {v}: {took:5.2f} s")
+    way = choose_schedule(asked, seconds)
+    return way, seconds(*way) if way[0] in among else None
 
 
+compared = {}
 if solved(choose_schedule):
-    decisions(choose_schedule)
-print("your guesses:", guessed(guess_schedules, guess_small))
+    rows = [["", "the fastest", "p", "m", "v", "a step"]]
+    for name, job in pipeline_choices.JOBS.items():
+        (schedule, p, m, v), fastest = decide(job)
+        chosen = schedule if p > 1 else "no pipeline"
+        rows.append([name, chosen, p, m, v, f"{fastest:.2f} s"])
+        took = {only: decide(job, [only])[1] for only in SCHEDULES}
+        compared[name] = {only: each and each / fastest for only, each in took.items()}
+    print(text.table(rows, left=2))
+print("your guesses:", guessed(guess_39b, guess_20b, guess_gpt3, guess_machines_7b))
+title = "the best that each schedule can do, in times of the fastest"
+grouped_bars(
+    compared, title, "time of a step", "{:.2f}".format, "does not fit"
+) if compared else None
 
 # %% [markdown]
 # **Explain.** Each way is best somewhere.
 #
 # - Over InfiniBand a message is short beside the work of a stage, so interleaving buys a small
-#   bubble for little.
+#   bubble for little. The best 1F1B takes 1.10 times as long, and no GPipe fits at all.
 # - Over Ethernet a message is as long as the work of several layers. 1F1B waits for one again and
 #   again, GPipe only while the pipeline fills and drains, and here there is room for all its
 #   microbatches.
 # - GPT-3 fits on 16 machines only if each holds few microbatches. So it takes 1F1B and pays with
-#   waiting.
+#   waiting. Interleaving, with $v$ times as many messages to wait for, takes 1.65 times as long.
 # - The 7B model fits on one machine. The best pipeline is none: four copies, no bubble. (With p = 1
 #   all three schedules are the same.)
 
@@ -928,13 +930,19 @@ def gpt_layers():
     return nn.Sequential(model.embedding, *model.blocks, model.head)
 
 
+def named(part):
+    """The layers of a stage, and their share of the work."""
+    ends = list(dict.fromkeys([LAYERS[part[0]], LAYERS[part[-1]]]))
+    return f"{' to '.join(ends)} ({sum(costs[i] for i in part) / sum(costs):.0%})"
+
+
+LAYERS = ["embedding", *(f"block {k}" for k in range(6)), "head"]
 tokens, targets = next(batches(1, 16))
 costs = layer_costs(gpt_layers(), tokens)
-print("costs:", costs)
+print("millions of operations")
+print(text.table([LAYERS, [f"{cost / 1e6:.2f}" for cost in costs]], left=0), end="\n\n")
 for stages in (2, 3, 4):
-    parts = split_by_cost(costs, stages)
-    shares = [round(100 * sum(costs[i] for i in part) / sum(costs)) for part in parts]
-    print(f"{stages} stages: {[list(part) for part in parts]}, {shares} % of the work")
+    print(f"{stages} stages:", ", ".join(map(named, split_by_cost(costs, stages))))
 
 # %% [markdown]
 # The embedding is only a look-up and costs nothing here; in a model with a large vocabulary the
@@ -1006,13 +1014,14 @@ for name in tables_for_two:
 # %% [markdown]
 # ## 11. Explore
 #
-# All schedules, and your own three beside any of them. A red box is I, the half of a backward that
-# the stage before waits for, a yellow one W, the half that nobody waits for.
+# All schedules, and your own three beside any of them. ZB-H1 is the subject of the assignment: an
+# orange box is I, the half of a backward that the stage before waits for, a yellow one W, the half
+# that nobody waits for.
 
 # %%
 label = f"{whose(make_interleaved)} interleaved, v = 2"
 my_schedules[label] = lambda p, m: my_interleaved(p, m, 2)
-schedule_explorer(my_schedules, beside=ONE_F_ONE_B)
+schedule_explorer(my_schedules, kind="ZB-H1", beside=ONE_F_ONE_B)
 
 # %% [markdown]
 # **Explore.** Let a message take 0.5 in 1F1B: where does new idle time appear? Then set GPipe: why
@@ -1035,14 +1044,17 @@ schedule_explorer(my_schedules, beside=ONE_F_ONE_B)
 # **Your run on other networks.** The run of section 6 once more, with messages of 4 MB, replayed on
 # modelled clusters: computing keeps its 20 and 40 ms, messages take the time of the link. Four
 # ranks inside one DGX A100; four machines with one GPU each, over 10 Gbit/s and over 1 Gbit/s
-# Ethernet. Your executor, and the course's.
+# Ethernet. Your executor, and the course's, which posts each receive one message ahead: there a
+# message travels while the rank computes.
 #
-# **Predict.** Which of GPipe and 1F1B suffers more from a slow network? A 4 MB message takes 3 ms
-# at 10 Gbit/s and 32 ms at 1 Gbit/s. (Does the answer depend on when an executor receives?)
+# **Predict.** As simulated, 33 units of 20 ms, either schedule takes 660 ms. A 4 MB message takes 3
+# ms at 10 Gbit/s and 32 ms at 1 Gbit/s. How many ms does a step of the course's executor take at 1
+# Gbit/s, with GPipe and with 1F1B?
 
 # %%
 ### BEGIN SOLUTION
-guess_suffers = "1F1B"
+guess_gpipe_ms = 900
+guess_1f1b_ms = 1200
 ### END SOLUTION
 
 # %%
@@ -1055,9 +1067,9 @@ def computed(logs, table):
     """What each rank computed, with the seconds that it was meant to take."""
     seconds = {"F": FORWARD, "B": BACKWARD}
     return [
-        SimpleNamespace(rank=rank, name=str(op), start=start, seconds=seconds[op.kind])
+        SimpleNamespace(rank=rank, name=str(op), start=slept.start, seconds=seconds[op.kind])
         for rank, (log, row) in enumerate(zip(logs, table, strict=True))
-        for (_, start, _), op in zip(log, row, strict=True)
+        for slept, op in zip(log, row, strict=True)
     ]
 
 
@@ -1069,25 +1081,28 @@ clusters = {
 }
 
 
-print("ms for a step         " + "".join(f"{name:>23}" for name in clusters))
+steps = {name: {} for name in clusters}
 executors = {"your executor": executor} if executor is with_mine else {}
 executors["the course's"] = with_the_course
 for label, execute in executors.items():
-    for name, table in tables.items():
+    for schedule, table in tables.items():
         run = run_ranks(run_sleeping, 4, table, execute, 1_000_000)
         compute = computed(run, table)
-        steps = [replay(run.trace, cluster, compute=compute) for cluster in clusters.values()]
-        print(f"{label:14} {name:7}" + "".join(f"{s.makespan * 1e3:23.0f}" for s in steps))
-print("your guess:", guessed(guess_suffers))
+        for name, cluster in clusters.items():
+            step = replay(run.trace, cluster, compute=compute)
+            steps[name][f"{label}, {schedule}"] = 1e3 * step.makespan
+print("your guesses:", guessed(guess_gpipe_ms, guess_1f1b_ms))
+grouped_bars(
+    steps, "a step of GPipe and of 1F1B on three networks", "time of a step", "{:.0f} ms".format
+)
 
 # %% [markdown]
-# **Explain.** With NVLink a step takes 660 ms, 33 units of 20 ms, as simulated: 24 of work and 9 of
-# bubble. On slower links two things show.
+# **Explain.** With NVLink a step takes 660 ms: 24 units of work and 9 of bubble. On slower links
+# two things show.
 #
 # - *When a message travels.* A message moves once both sides are there. An executor that calls
-#   `recv` when it needs the tensor stands idle for as long as the message takes, and so do GPipe
-#   and 1F1B alike. The course's executor posts each receive one message ahead, so it travels while
-#   the rank computes.
+#   `recv` only when it needs the tensor stands idle while the message travels, in GPipe as in 1F1B.
+#   In the course's executor the receive is there before the message.
 # - *Who waits for a round trip.* Where messages travel ahead, GPipe pays for the way to the last
 #   stage once, and for the way back once. In the steady state of 1F1B a stage waits again and again
 #   for a gradient that depends on the activation it has just sent. So 1F1B suffers more. A longer
@@ -1127,8 +1142,8 @@ for chunks in (1, 2):
     print(f"{ideal / (1 + ideal):.1%} of all the time")
 
 # %% [markdown]
-# **Zero Bubble** publishes the times of each pass (Table 9) and the bubble rates that were measured
-# (Table 5). Put the times of the 1.5B model into our simulator:
+# **Zero Bubble** publishes the measured times of each pass (Table 9), and the bubble rates that the
+# authors calculate from them (Table 5). Put the times of the 1.5B model into our simulator:
 
 # %%
 for name, table, rate in (
@@ -1140,33 +1155,34 @@ for name, table, rate in (
     print(f"{name:6} simulated {timeline.bubble_fraction:.4f}, published {rate:.4f}")
 
 # %% [markdown]
-# Equal to all four digits that are published. (Mind the letters: what the paper calls B is only the
-# input's part of the backward, our I.)
+# Our simulator agrees with theirs, in all four digits. No step was measured for this table: section
+# 5.3 of the paper says that its rates are calculated. (Mind the letters: what the paper calls B is
+# only the input's part of the backward, our I.)
 
 # %% [markdown]
 # ## 13. Three claims put to the test
 #
 # ### "1F1B has a smaller bubble than GPipe"
 #
-# **Predict.** Eight stages, 32 microbatches, forward and backward one unit of time each. How many
-# units for GPipe, how many for 1F1B?
+# With four stages and eight microbatches they were equally long. At other sizes too, and if a
+# backward takes as long as a forward, or three times as long?
 
 # %%
-### BEGIN SOLUTION
-guess_steps_gpipe = 78
-guess_steps_1f1b = 78
-### END SOLUTION
-
-# %%
-print("your guesses:", guessed(guess_steps_gpipe, guess_steps_1f1b))
+equal = [
+    simulate(my_gpipe(p, m), 1, backward).makespan == simulate(my_1f1b(p, m), 1, backward).makespan
+    for p in (2, 4, 8)
+    for m in (1, 4, 8, 32)
+    for backward in (1, 2, 3)
+]
+print(f"equally long: {sum(equal)} of {len(equal)}")
 for name, make in (("GPipe", my_gpipe), ("1F1B", my_1f1b)):
-    timeline = simulate(make(8, 32), forward=1, backward=1)
-    held = timeline.peak_in_flight
-    print(f"{name:5} {timeline.makespan} units; in flight on the first stage: {held[0]}")
+    held = simulate(make(8, 32)).peak_in_flight
+    print(f"p = 8, m = 32, {name:5}: {held[0]:2} in flight on the first stage")
 
 # %% [markdown]
-# False: the same 78 units. What is smaller is memory, on the first stage a quarter. The claim comes
-# from an indirect effect: with the memory that 1F1B saves you can afford more microbatches.
+# False: the bubble is the same in all of them. What is smaller is memory, on the first stage a
+# quarter. The claim comes from an indirect effect: with the memory that 1F1B saves you can afford
+# more microbatches.
 #
 # ### "The bubble is negligible with four times as many microbatches as stages"
 #
@@ -1239,41 +1255,41 @@ print("your guess:", guessed(guess_versions))
 #
 # 1. $p = 16$, $m = 64$. What share of all the time is idle? With interleaving, $v = 4$?
 #
-# <details><summary>Answer</summary>
-# 15/79 = 19 %. With v = 4 it is 15/256 = 5.9 % of the working time, so 5.5 % of all the time.
-# </details>
+#    <details><summary>Answer</summary>
+#    15/79 = 19 %. With v = 4 it is 15/256 = 5.9 % of the working time, so 5.5 % of all the time.
+#    </details>
 #
 # 2. GPT-3, eight stages of twelve layers, 8-way tensor parallel: one microbatch of one sequence
 #    leaves 7.0 GB of activations on a GPU of the first stage. What does it hold with $m = 64$,
 #    under GPipe and under 1F1B?
 #
-# <details><summary>Answer</summary>
-# GPipe: 64 · 7.0 = 445 GB, more than five times what the GPU has. 1F1B: 8 · 7.0 = 56 GB.
-# (Korthikanti et al. 2022: sbh(10 + 24/t + 5as/(ht)) bytes per layer, with s = 2048, h = 12288, a =
-# 96, t = 8.)
-# </details>
+#    <details><summary>Answer</summary>
+#    GPipe: 64 · 7.0 = 445 GB, more than five times what the GPU has. 1F1B: 8 · 7.0 = 56 GB.
+#    (Korthikanti et al. 2022: sbh(10 + 24/t + 5as/(ht)) bytes per layer, with s = 2048, h = 12288,
+#    a = 96, t = 8.)
+#    </details>
 #
 # 3. One of four equal stages becomes 20 % slower. How much slower is a step with many microbatches?
 #
-# <details><summary>Answer</summary>
-# 20 %. In the steady state every stage waits for the slowest one, so three of four stand idle a
-# sixth of the time. This is why models are cut by cost.
-# </details>
+#    <details><summary>Answer</summary>
+#    20 %. In the steady state every stage waits for the slowest one, so three of four stand idle a
+#    sixth of the time. This is why models are cut by cost.
+#    </details>
 #
 # 4. $p = 8$. How many messages forward does a microbatch take without interleaving, and with $v =
 #    4$?
 #
-# <details><summary>Answer</summary>
-# 7 and 31: 4.4 times as many, of the same size.
-# </details>
+#    <details><summary>Answer</summary>
+#    7 and 31: 4.4 times as many, of the same size.
+#    </details>
 #
 # 5. $p = 8$, $m = 24$, and F, I and W take one unit of time each. How many units does 1F1B take,
 #    how many ZB-H1?
 #
-# <details><summary>Answer</summary>
-# 1F1B: 24 · 3 + 7 · 3 = 93. ZB-H1: 24 · 3 + 7 · (1 + 1 - 1) = 79, so it is 15 % shorter. The bubble
-# is a third of what it was, 7 units for 21.
-# </details>
+#    <details><summary>Answer</summary>
+#    1F1B: 24 · 3 + 7 · 3 = 93. ZB-H1: 24 · 3 + 7 · (1 + 1 - 1) = 79, so it is 15 % shorter. The
+#    bubble is a third of what it was, 7 units for 21.
+#    </details>
 #
 # ## 15. Assignment: `zero_bubble_schedule` (●●● 20 minutes)
 #
@@ -1287,14 +1303,15 @@ print("your guess:", guessed(guess_versions))
 # `split_backward.py` in `course_lib/techniques/pipeline`.)
 #
 # ZB-H1 needs on no rank more memory than 1F1B needs on its first. Begin with 1F1B and write I for
-# B. Then put in the W's, of microbatches $0, 1, 2, \dots$ in turn: after an I, stage $s$ runs one W
-# if more than $s$ wait, that of this I included. The rest comes at the end.
+# B. Then put in the W's, of microbatches $0, 1, 2, \dots$ in turn. After each I, stage $s$ counts
+# the W's that wait, with that of this I; if there are more than $s$, it runs one. The rest comes at
+# the end.
 #
-# **Predict** for $p = 4$, $m = 8$ and F = I = W = 1: how many units is it shorter than 1F1B?
+# **Predict.** For $p = 6$, $m = 8$ and F = I = W = 1: how many units is it shorter than 1F1B?
 
 # %%
 ### BEGIN SOLUTION
-guess_zero_bubble = 6
+guess_zero_bubble = 10
 ### END SOLUTION
 
 
@@ -1324,15 +1341,16 @@ check(zero_bubble_schedule)
 
 # %%
 my_zero_bubble = partial(rows_of, yours_or(zero_bubble_schedule, schedules.zb_h1))
-zero_bubble = simulate(my_zero_bubble(4, 8), forward=1, backward=2, weight=1)
-shorter = one_f_one_b.makespan - zero_bubble.makespan
-print(f"{shorter:.0f} units shorter; in flight: 1F1B {list(one_f_one_b.peak_in_flight)},", end=" ")
-print(f"ZB-H1 {list(zero_bubble.peak_in_flight)}")
+whole_backward = simulate(my_1f1b(6, 8))
+zero_bubble = simulate(my_zero_bubble(6, 8), weight=1)
+print(f"{whole_backward.makespan - zero_bubble.makespan:g} units shorter")
+print("in flight, by stage: 1F1B ", *whole_backward.peak_in_flight)
+print("                     ZB-H1", *zero_bubble.peak_in_flight)
 print("your guess:", guessed(guess_zero_bubble))
-gantt_chart({"1F1B": one_f_one_b, "ZB-H1": zero_bubble})
+gantt_chart({"1F1B": whole_backward, "ZB-H1": zero_bubble})
 
 # %% [markdown]
-# **Explain.** 33 units become 27. ZB-H1 holds on every rank what 1F1B holds on the first: the W's
+# **Explain.** 39 units become 29. ZB-H1 holds on every rank what 1F1B holds on the first: the W's
 # that are put off keep their activations.
 
 # %% [markdown]

@@ -6,6 +6,7 @@ To read in this order:
     sorting_task    what it learns
     edge_cases      small models with what breaks naive implementations
     reference       training on one device
+    sleeping_stage  a part of a model that takes time without computing
 """
 
 from .edge_cases import NASTY_MODELS

@@ -9,11 +9,13 @@ from course_lib.simulate import dgx_a100, plan, simulate
 from course_lib.simulate.models import MODELS
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b, zb_h1
+from course_lib.views.bubble_curves import bubble_curves
 from course_lib.views.chain_replication import chain_replication
 from course_lib.views.context_explorer import context_explorer, context_ring
 from course_lib.views.cost_curves import cost_curves
 from course_lib.views.expert_loads import expert_explorer, expert_loads
 from course_lib.views.gantt_chart import gantt_chart
+from course_lib.views.grouped_bars import grouped_bars
 from course_lib.views.key_owners import key_owners
 from course_lib.views.loss_curves import loss_curves
 from course_lib.views.memory_bars import run_memory
@@ -124,6 +126,8 @@ VIEWS: dict[str, Callable[[], View]] = {
     "context ring": context_ring,
     "step times": lambda: step_times({"one": [0.1, 0.2], "two": [0.3, 0.3]}, {"one": 1, "two": 2}),
     "ratio curves": lambda: ratio_curves([1, 2, 4], {"a": [3, 2, 1]}, "x", "y", "falling", 3.2),
+    "bubble curves": lambda: bubble_curves(lambda p, m: (p - 1) / (m + p - 1)),
+    "grouped bars": lambda: grouped_bars({"near": {"one": 1, "two": 2}}, "two series", "seconds"),
     "fp16 range": lambda: fp16_range({"a gradient": [0.0, 1e-9, 1e-3, 1.0]}),
     "key owners": lambda: key_owners({"ranges": ([0, 0, 1, 1], [0, 1, 1, 2])}),
     "chain replication": chain_replication,
