@@ -2,9 +2,9 @@
 
 Three things see it all, and none of them is there when no recorder is open: hooks on the operators
 of torch.distributed, by whichever way they are called (`dispatch_hooks`); the methods of the
-handles that asynchronous calls return (`handles`); and, only while a buffer is in flight, every
-other operator (`operator_watch`). Who asks for memory has every operator watched from beginning to
-end (`memory_tracker`).
+handles that asynchronous calls return (`work_handles`); and, only while a buffer is in flight,
+every other operator (`operator_watch`). Who asks for memory has every operator watched from
+beginning to end (`memory_tracker`).
 """
 
 import itertools

@@ -1,6 +1,6 @@
 """Programs that published runs were trained with: what each does, and where that is told.
 
-`matrix` and `passes` are the same for all of them (`software.py`).
+`matrix` and `passes` are the same for all of them (`planner_assumptions.py`).
 """
 
 from dataclasses import replace

@@ -3,8 +3,8 @@
     simulate(one_f_one_b(4, 8)).bubble_fraction          -> 0.2727...  = (p-1)/(m+p-1)
 
 An operation starts when its rank is free and what it needs has arrived. Sending takes `send`,
-beside the computation (`blocking.py` has the other kind of sending). Costs are in any unit of time;
-whole numbers stay whole, so results with unit costs are exact.
+beside the computation (`blocking_sends.py` has the other kind of sending). Costs are in any unit of
+time; whole numbers stay whole, so results with unit costs are exact.
 """
 
 import math

@@ -6,8 +6,8 @@ Tried are all data x tensor x pipeline meshes of exactly the cluster's devices, 
 schedules, ZeRO stages, what can be recomputed, and sizes of microbatches; for a `Mixture` all ways
 to spread its experts; and, where `contexts` asks for it, sequences that are cut over ranks. For
 each mesh, schedule, stage and recomputation the best size and number of chunks is kept. Formulas,
-not measurements: `software.py` says what is assumed, `published.py` how far the result is from
-published runs.
+not measurements: `planner_assumptions.py` says what is assumed, `published.py` how far the result
+is from published runs.
 
 A device of 80 GB counts 80 x 10^9 bytes; that it has 80 x 2^30 leaves 6 GB for the context, the
 buffers of communication and fragmentation, of which the formulas know nothing.

@@ -83,7 +83,7 @@ def _drawn(tables: Mapping[str, Table], timelines: Mapping[str, Timeline]) -> Vi
         found = compared(tables, [timeline.makespan for timeline in timelines.values()])
         view.text += f"\n{found}"
         picture = view.picture
-        assert isinstance(picture, Picture)  # of `drawing`, which can be lengthened
+        assert isinstance(picture, Picture)  # of `svg_drawing`, which can be lengthened
         picture.height = picture.paragraph(4, picture.height + 8, found, WIDTH - 8) + 4
     return view
 

@@ -103,7 +103,7 @@ def tensor_parallel_layer(layer: str = "MLP", ranks: int = 2, hidden: int = 16) 
 
 
 def sharding_explorer() -> Explorer:
-    """`sharding` under sliders."""
+    """`tensor_parallel_layer` under sliders."""
     return explore(
         tensor_parallel_layer,
         layer=list(LAYERS),

@@ -27,7 +27,7 @@ class View:
     A notebook stores both under one output, so a page on GitHub, a terminal, a screen reader and a
     comparison of outputs each take what they can use.
 
-    picture  of `drawing`, or a matplotlib figure
+    picture  of `svg_drawing`, or a matplotlib figure
     """
 
     def __init__(self, picture: "Picture | Figure", text: str):

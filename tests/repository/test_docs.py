@@ -1,6 +1,9 @@
 """What the pages for readers say of the repository is true: rooms, imports, files, links."""
 
+import ast
+import io
 import re
+import tokenize
 import tomllib
 from pathlib import Path
 
@@ -16,6 +19,11 @@ PAGES = sorted(
 )
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)|(?:src|srcset)=\"([^\"]+)\"")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_MODULE = re.compile(r"(?<![\w.*])(?:[\w]+/)*(\w+\.py)\b")
+_FILES_OF_OTHERS = {  # of Megatron-LM, DeepSpeed and nbgrader
+    "arguments.py", "bf16_optimizer.py", "p2p_communication.py", "stage3.py", "stage_1_and_2.py",
+    "theoretical_memory_usage.py", "nbgrader_config.py",
+}  # fmt: skip
 _FILE = re.compile(r"`([\w./-]+(?:\.(?:py|ipynb|md|txt|toml|yml|zip)|/))`")
 
 
@@ -50,6 +58,32 @@ def test_every_file_that_is_named_exists(root, page):
         n for n in named if not any((base / n).exists() for base in (root, root / "course_lib"))
     ]
     assert [name for name in lost if "NN_" not in name] == []
+
+
+def test_every_file_that_the_library_speaks_of_exists(root):
+    there = {
+        file.name
+        for room in ("course_lib", "solutions", "tests")
+        for file in (root / room).rglob("*.py")
+    }
+    lost = []
+    for path in sorted((root / "course_lib").rglob("*.py")):
+        named = set(_MODULE.findall(_said(path.read_text(encoding="utf-8")))) - _FILES_OF_OTHERS
+        lost += [f"{path.relative_to(root)}: {name}" for name in sorted(named - there)]
+    assert lost == []
+
+
+def test_what_is_said_is_found_in_docstrings_and_comments_only():
+    source = '"""See `a.py`."""\n\n# And b/c.py.\nopen("d.py")\n\ndef f():\n    "Or e.py."\n'
+    assert sorted(_MODULE.findall(_said(source))) == ["a.py", "c.py", "e.py"]
+
+
+def _said(source: str) -> str:
+    """Docstrings and comments."""
+    nodes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    said = [ast.get_docstring(n) or "" for n in ast.walk(ast.parse(source)) if isinstance(n, nodes)]
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return "\n".join([*said, *(t.string for t in tokens if t.type == tokenize.COMMENT)])
 
 
 def test_every_page_is_reached_from_the_readme(root):

@@ -7,8 +7,8 @@ A query at position i sees the key at position j if
     neither is padding
 
 The documents of a batch are numbers (B, T), of the whole sequence and the same on every rank (see
-documents.py). They are a few bytes per token and come with the batch, so nothing has to be sent for
-them.
+packed_documents.py). They are a few bytes per token and come with the batch, so nothing has to be
+sent for them.
 
 A rank asks block by block, a piece of its queries against a piece of another rank's keys. Most
 blocks are simple: all is seen, or nothing, and then nothing is computed, or a triangle, which

@@ -1,6 +1,6 @@
 """Running a pipeline schedule, whichever, on real ranks.
 
-    schedule = one_f_one_b(4, 8)                      a table; see schedules.py
+    schedule = one_f_one_b(4, 8)                      a table; see schedules/
     parts = cut(layers, split_by_cost(costs, 4))      the model; see partition.py
     pipeline = Pipeline({rank: parts[rank]}, schedule, loss)
     loss = pipeline.train_step(inputs, targets)       gradients are in .grad
