@@ -13,15 +13,14 @@ from course_lib.simulate.memory_formulas import (
     StateBytes,
     model_state_bytes,
 )
-from course_lib.simulate.models import MODELS as ALL_MODELS
 
 from .memory_bars import memory_bars
 from .units import count_text
 from .view import View
 from .widgets import Control, Explorer, explore
+from .zero_step import SIZES, STAGES
 
 YOURS = "yours"
-MODELS = ("GPT-2 1.5B", "7.5B", "GPT-3 175B", "1T")
 PRECISIONS = {
     "mixed, 2 + 2 + 12": MIXED_ADAM,
     "fp32, 4 + 4 + 8": FP32_ADAM,
@@ -39,16 +38,15 @@ def zero_memory(
     own: Mapping[str, Memory] | None = None,
     own_parameters: int = 0,
 ) -> View:
-    """Bars for stages 0 to 3 and for ZeRO-Offload, and the device's memory as a line.
+    """Bars for data parallelism and the stages of ZeRO, and the device's memory as a line.
 
-    model            a name in MODELS, or "yours": `own_parameters` parameters, with what was
+    model            a name in `zero_step.SIZES`, or "yours": `own_parameters` parameters, with what was
                      measured in the runs `own` below the formula's bars
     Bytes are only those of parameters, gradients and optimizer: activations come on top.
     """
-    parameters = own_parameters if model == YOURS else ALL_MODELS[model].parameters
+    parameters = own_parameters if model == YOURS else SIZES[model]
     states, capacity = PRECISIONS[precision], DEVICES[device].memory
-    bars = {f"ZeRO {k}": _parts(parameters, devices, k, states) for k in range(4)}
-    bars["ZeRO-Offload"] = {"parameters": parameters * states.parameter}
+    bars = {name: _parts(parameters, devices, k, states) for k, name in enumerate(STAGES)}
     fitting = [name for name, parts in bars.items() if sum(parts.values()) <= capacity]
     if model == YOURS:
         for name, memory in (own or {}).items():
@@ -69,13 +67,13 @@ def zero_explorer(own: Mapping[str, Memory] | None = None, own_parameters: int =
                     "yours"; its states appear beside the formula's
     own_parameters  how many parameters that model has
     """
-    models = [*MODELS, *([YOURS] if own_parameters else [])]
+    models = [*SIZES, *([YOURS] if own_parameters else [])]
     return explore(
         functools.partial(zero_memory, own=own, own_parameters=own_parameters),
-        height=300,
+        height=240,
         model=models,
         devices=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
-        precision=Control(list(PRECISIONS), "precision, bytes per parameter"),
+        precision=Control(list(PRECISIONS), "precision (bytes per parameter)"),
         device=Control(list(DEVICES), "kind of device"),
     )
 

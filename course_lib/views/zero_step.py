@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from course_lib.simulate.memory_formulas import MIXED_ADAM
-from course_lib.simulate.models import MODELS
 from course_lib.text import listed, table
 
 from .palette import RANKS
@@ -21,6 +20,8 @@ from .view import View
 from .widgets import Control, Explorer, explore
 
 STAGES = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3")
+# Parameters, in the round numbers by which the paper names models.
+SIZES = {"GPT-2 1.5B": 1.5e9, "7.5B": 7.5e9, "GPT-3 175B": 175e9, "1T": 1e12}
 LAYERS = 4
 BYTES = {
     "parameters": MIXED_ADAM.parameter,
@@ -120,13 +121,13 @@ _STEPPED = (
 
 
 def zero_step(stage: str = "ZeRO-1", ranks: int = 4, model: str = "7.5B") -> View:
-    """A step of training under a stage of ZeRO on 1 to 8 ranks, as bytes of a model in MODELS."""
+    """A step of training under a stage of ZeRO on 1 to 8 ranks, as bytes of a model in SIZES."""
     if stage not in STAGES:
         raise ValueError(f"stage = {stage!r} is none of {', '.join(STAGES)}")
     if not 1 <= ranks <= len(RANKS):
         raise ValueError(f"the picture holds 1 to {len(RANKS)} ranks, not {ranks}")
     steps = list(moments(STAGES.index(stage)))
-    size = MODELS[model].parameters
+    size = SIZES[model]
     most = max(steps, key=lambda moment: moment.held(ranks))
     title = (
         f"{stage} on {ranks} rank{'s' if ranks > 1 else ''}, a model of {size / 1e9:.3g}B "
@@ -143,7 +144,7 @@ def zero_step_explorer() -> Explorer:
         height=290,
         stage=Control(STAGES, "stage"),
         ranks=Control([1, 2, 4, 8], "number of ranks"),
-        model=Control(["GPT-2 1.5B", "7.5B", "GPT-3 175B", "1T"], "model"),
+        model=Control(list(SIZES), "model"),
     )
 
 
