@@ -6,6 +6,7 @@ By what they show:
 
     messages             traffic_bars, traffic_matrix, moving_values, ring_steps; hang, source_lines
     times                gantt_chart, schedule_explorer, replay_explorer, overlap, step_times
+    amounts              stacked_bars
     memory               memory_bars, memory_curves, zero_explorer, zero_step, number_range
     costs                cost_curves, scaling_curves, ratio_curves, bubble_curves, grouped_bars,
                          plan_explorer, mesh_cube, mesh_links

@@ -1,28 +1,49 @@
 """Loss against time, or whatever it costs: several runs that do not make the same steps."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from course_lib.text import table
 
 from .charts import Field, name_curves, round_numbers
 from .palette import strokes
-from .svg_drawing import Picture
+from .svg_drawing import SMALL, WIDTH, Picture, width
 from .view import View
 
 Run = tuple[Sequence[float], Sequence[float]]
 _ROWS = 5  # moments of the table
+_LEFT, _WIDE, _HIGH = 60, 766, 240  # pixels of the field
 
 
-def loss_curves(runs: Mapping[str, Run], unit: str, title: str) -> View:
-    """A line for each of `runs[name] = (moments, losses)`, moments rising, in `unit`.
+def loss_curves(
+    runs: Mapping[str, Run],
+    unit: str,
+    title: str,
+    target: float | None = None,
+    events: Mapping[str, float] | None = None,
+) -> View:
+    """A line for each of `runs[name] = (moments, losses)` in `unit`.
 
-    The text has the last loss of each run at or before some moments.
+    target  a loss that is drawn as a dashed line, with a dot and the moment where each run first
+            is at it or below
+    events  {what happened: when}, marked by lines from top to bottom
+    Moments rise, but where a run goes back to an earlier one, as after a kill: its line is broken
+    there. The text has the last loss of each run at or before some moments.
     """
     for name, (moments, losses) in runs.items():
         if len(moments) != len(losses) or not moments:
             raise ValueError(f"{name}: {len(moments)} moments and {len(losses)} losses")
-    end = max(moments[-1] for moments, _ in runs.values())
-    return View(_draw(runs, end, unit, title), _text(runs, end, unit, title))
+    end = max(max(moments) for moments, _ in runs.values())
+    first = min(min(moments) for moments, _ in runs.values())
+    for what, moment in (events or {}).items():
+        if not min(first, 0) <= moment <= end:
+            raise ValueError(f"{what} at {moment:g} is not between {min(first, 0):g} and {end:g}")
+    reached = {} if target is None else {n: _reached(run, target) for n, run in runs.items()}
+    text = _text(runs, end, unit, title)
+    for name, when in reached.items():
+        text += f"\n{name}: at {target:g} " + ("never" if when is None else f"at {when:g}")
+    text += "".join(f"\n{what}: {moment:g}" for what, moment in (events or {}).items())
+    return View(_draw(runs, end, unit, title, target, reached, events or {}), text)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -41,14 +62,60 @@ def _at(run: Run, moment: float) -> str:
     return f"{earlier[-1]:.2f}" if earlier else "-"
 
 
-def _draw(runs: Mapping[str, Run], end: float, unit: str, title: str) -> Picture:
+def _reached(run: Run, target: float) -> float | None:
+    """The moment of the first loss at the target or below; None if there is none."""
+    return next((when for when, loss in zip(*run, strict=True) if loss <= target), None)
+
+
+def _draw(
+    runs: Mapping[str, Run], end: float, unit: str, title: str, target: float | None,
+    reached: Mapping[str, float | None], events: Mapping[str, float],
+) -> Picture:  # fmt: skip
     picture = Picture(title)
     highest = max(max(losses) for _, losses in runs.values())
-    field = Field(picture, 60, picture.height + 24, 766, 240, (0, end), (0, 1.05 * highest))
+    top = picture.height + (38 if events else 24)
+    field = Field(picture, _LEFT, top, _WIDE, _HIGH, (0, end), (0, 1.05 * highest))
     field.marks_below(round_numbers(0, end, 8, "{:g}".format), unit)
     field.marks_left(round_numbers(0, highest, 5, "{:g}".format), "loss", grid=True)
+    _mark(field, events)
     looks = strokes(runs)
     for name, (moments, losses) in runs.items():
-        field.curve(list(zip(moments, losses, strict=True)), looks[name], name)
+        for part in _unbroken(list(zip(moments, losses, strict=True))):
+            field.curve(part, looks[name], name)
+    if target is not None:
+        y = field.up(target)
+        picture.line([(field.left, y), (field.right, y)], "ink", 1, "6 4")
+        said = f"target {target:g}"
+        picture.text(field.right - width(said, SMALL), y - 9, said, SMALL, ink="soft")
+    free = field.left
+    for name, moment in sorted(reached.items(), key=lambda pair: pair[1] or 0):
+        if moment is not None:
+            x, y = field.across(moment), field.up(target or 0)
+            words = f"{moment:.3g}" if moment < 1000 else f"{moment:.0f}"
+            picture.dot(x, y, 4, looks[name].color, f"{name}: at {target:g} at {words}")
+            if x - width(words, SMALL) / 2 > free:  # else it would run into its neighbour
+                picture.text(x, y + 12, words, SMALL, "middle", bold=True)
+                free = x + width(words, SMALL) / 2 + 4
     name_curves(picture, looks)
     return picture
+
+
+def _unbroken(points: list[tuple[float, float]]) -> list[list[tuple[float, float]]]:
+    """A curve in parts, of which each begins where the run went back to an earlier moment."""
+    parts = [points[:1]]
+    for earlier, later in itertools.pairwise(points):
+        if later[0] < earlier[0]:
+            parts.append([])
+        parts[-1].append(later)
+    return parts
+
+
+def _mark(field: Field, events: Mapping[str, float]) -> None:
+    """A line for what happened, and above it what that was, one beside the other."""
+    free = field.left
+    for what, moment in sorted(events.items(), key=lambda pair: pair[1]):
+        x, wide = field.across(moment), width(what, SMALL)
+        field.picture.line([(x, field.top - 4), (x, field.bottom)], "alarm", 1.2, "3 3")
+        left = min(max(free, x - wide / 2), WIDTH - 4 - wide)
+        field.picture.text(left, field.top - 12, what, SMALL, ink="alarm")
+        free = left + wide + 12

@@ -1,19 +1,21 @@
 """What the ranks held, one moment after the other: a panel per rank, or a panel per run."""
 
+import bisect
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from course_lib.observe import Memory, MemoryCurve
+from course_lib.observe import Label, Memory, MemoryCurve
 from course_lib.text import table
 
 from .charts import Field, round_numbers
 from .palette import MEMORY
-from .svg_drawing import SMALL, WIDTH, Picture
+from .svg_drawing import SMALL, WIDTH, Picture, width
 from .units import size_text, time_text
 from .view import View
 
 LARGEST = 8  # panels
 _MOST_POINTS = 400  # of the curves beside each other: one for two pixels
+_NAMES = {"other": "other: the rest, such as results that nobody keeps"}
 _ROW, _PANEL = 196, 138  # pixels from one row of panels to the next, and what of it is a panel
 
 Peak = tuple[int, dict[str, int]]  # bytes in all, and by kind
@@ -24,11 +26,15 @@ def memory_curves(
     title: str = "",
     rank: int = 0,
     over: Literal["order", "time"] = "order",
+    labels: Mapping[str, Sequence[Label]] | None = None,
 ) -> View:
     """Bytes held: by every rank of one run, or by rank `rank` of several runs by name.
 
     over: "order" gives every allocation and release the same width, so that a pause or a slow start
     takes none; "time" gives each its time by the clock. All panels share one scale of bytes.
+
+    labels: parts of each of several runs, from its `Trace.labels`: a line where one begins on this
+    rank, and its name below. (Not "optimizer", which tells the recorder what is in memory.)
     """
     if over not in ("order", "time"):
         raise ValueError(f"over = {over!r} is neither 'order' nor 'time'")
@@ -39,7 +45,11 @@ def memory_curves(
     if not 1 <= len(panels) <= LARGEST:
         raise ValueError(f"the picture holds 1 to {LARGEST} panels, not {len(panels)}")
     peaks = {name: _peak(curve) for name, curve in panels.items()}
-    return View(_draw(panels, peaks, title, over), _text(peaks, title))
+    parts = {
+        name: {label.name: label.start for label in own if label.rank == rank}
+        for name, own in (labels or {}).items()
+    }
+    return View(_draw(panels, peaks, title, over, parts), _text(peaks, title))
 
 
 # ------------------------------------------------------------------------------------------------
@@ -70,8 +80,9 @@ def _text(peaks: Mapping[str, Peak], title: str) -> str:
 
 
 def _draw(
-    panels: Mapping[str, MemoryCurve], peaks: Mapping[str, Peak], title: str, over: str
-) -> Picture:
+    panels: Mapping[str, MemoryCurve], peaks: Mapping[str, Peak], title: str, over: str,
+    parts: Mapping[str, Mapping[str, float]],
+) -> Picture:  # fmt: skip
     """All panels share one scale of bytes."""
     columns = min(4, len(panels)) if len(panels) != 4 else 2
     highest = 1.08 * (max(total for total, _ in peaks.values()) or 1)
@@ -79,8 +90,11 @@ def _draw(
     picture = Picture(title)
     steps = round_numbers(0, highest, 4, size_text)
     text = time_text if over == "time" else "{:g}".format
+    across = round_numbers(0, max(_end(curve, over) for curve in panels.values()), 3, text)
     top, kinds = picture.height + 28, set()
     picture.text(4, picture.height + 8, "bytes held", SMALL, ink="soft")
+    picture.dot(90, picture.height + 8, 3.5, "ink")
+    picture.text(98, picture.height + 8, "the peak", SMALL, ink="soft")
     for index, (name, curve) in enumerate(panels.items()):
         left, y = 70 + index % columns * (wide + 24), top + index // columns * _ROW
         end = _end(curve, over)
@@ -95,16 +109,57 @@ def _draw(
         peak = peaks[name][0]
         line = [(left, field.up(peak)), (left + wide, field.up(peak))]
         picture.line(line, "ink", 0.8, "2 2")
+        if curve.times:
+            place = _place(curve, curve.total.index(peak), over)
+            hint = f"peak: {size_text(peak)}" + _said(peaks[name][1])
+            picture.dot(field.across(place), field.up(peak), 3.5, "ink", hint)
         head = f"{name}: peak {size_text(peak)}"
         picture.text(left + wide / 2, y - 8, head, SMALL, "middle", bold=True)
-        field.marks_below(round_numbers(0, end, 3, text))
+        if own := _begins(curve, parts.get(name, {}), over):
+            _name_parts(field, own, end)
+        else:
+            field.marks_below({x: words for x, words in across.items() if x <= end})
     rows = -(-len(panels) // columns)
     picture.height = top + (rows - 1) * _ROW + _PANEL + 34
     label = "allocations and releases, in order" if over == "order" else "time since the first"
     picture.text(WIDTH / 2, picture.height, label, SMALL, "middle", ink="soft")
     picture.height += 6
-    picture.key({kind: MEMORY[kind] for kind in MEMORY if kind in kinds})
+    picture.key({_NAMES.get(kind, kind): MEMORY[kind] for kind in MEMORY if kind in kinds})
     return picture
+
+
+def _said(parts: Mapping[str, int]) -> str:
+    """What a peak is made of."""
+    return "".join(f"\n{kind} {size_text(nbytes)}" for kind, nbytes in parts.items() if nbytes)
+
+
+def _place(curve: MemoryCurve, change: int, over: str) -> float:
+    """Where in a panel a change is."""
+    return change if over == "order" else curve.times[change] - curve.times[0]
+
+
+def _begins(curve: MemoryCurve, starts: Mapping[str, float], over: str) -> dict[str, float]:
+    """Where in a panel each part begins, in order; none for a part before or behind it."""
+    found = {}
+    for name, start in sorted(starts.items(), key=lambda pair: pair[1]):
+        change = bisect.bisect_left(curve.times, start)
+        if start >= curve.times[0] and change < len(curve.times):
+            found[name] = _place(curve, change, over)
+    return found
+
+
+def _name_parts(field: Field, begins: Mapping[str, float], end: float) -> None:
+    """Lines where parts begin, and their names below, each under its part if there is room."""
+    picture, free = field.picture, field.left
+    picture.line([(field.left, field.bottom), (field.right, field.bottom)], "soft")
+    behind = sum(width(name, SMALL) + 8 for name in begins)
+    for (name, begin), until in zip(begins.items(), [*begins.values(), end][1:], strict=True):
+        x, wide = field.across(begin), width(name, SMALL)
+        picture.line([(x, field.top), (x, field.bottom + 4)], "soft", 1, "1 3")
+        middle = (x + field.across(until)) / 2
+        left = max(free, min(middle - wide / 2, field.right - behind + 8))
+        picture.text(left, field.bottom + 13, name, SMALL)
+        free, behind = left + wide + 8, behind - wide - 8
 
 
 def _end(curve: MemoryCurve, over: str) -> float:

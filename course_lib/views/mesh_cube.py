@@ -23,8 +23,7 @@ SENDS = {
     "data": "gradients, once per step",
     "tensor": "activations, in every layer",
 }
-_RANK = Fill("#88888838", ink="ink")  # either theme shows through
-_NODE = "#8888881c"
+_RANK, _NODE = Fill("pale", ink="ink"), Fill("grey", strength=0.2)
 
 
 def mesh_cube(mesh: Mesh, per_node: int = 8) -> View:

@@ -94,7 +94,7 @@ def _draw(
         y = top + _ROW * index
         picture.text(left - 8, y + _ROW / 2, name, anchor="end")
         ordered = {part: parts[part] for part in fills if parts.get(part)}
-        x = _bar(field, ordered, fills, y + 4, text)
+        x = _bar(field, ordered, fills, y + 4, text, totals[name] > end)
         wide = width(words[name], bold=judged[name][1])
         x = _beside(x, wide, None if limit is None else field.across(limit))
         picture.text(x, y + _ROW / 2, words[name], bold=judged[name][1])
@@ -120,15 +120,16 @@ def _words(total: str, cut: bool, verdict: str, beyond: bool) -> str:
 
 
 def _bar(
-    field: Field, parts: Mapping[str, float], fills: Mapping[str, Fill], y: float, text: Text
-) -> float:
+    field: Field, parts: Mapping[str, float], fills: Mapping[str, Fill], y: float, text: Text,
+    cut: bool,
+) -> float:  # fmt: skip
     """Draw one bar; returns where it ends. Of one that is cut its end follows behind the cut."""
-    picture, high = field.picture, _ROW - 8
-    pixels = field.across(1) - field.left
-    if sum(parts.values()) * pixels <= field.right - field.left + 1e-6:
-        return stack(picture, parts, fills, field.left, y, high, pixels, text)
-    stop = field.right - _STUB
-    stack(picture, parts, fills, field.left, y, high, pixels, text, stop)
+    picture, high, stop = field.picture, _ROW - 8, field.right - cut * _STUB
+    total = sum(parts.values()) or 1
+    pixels = (field.across(total) - field.left) / total
+    end = stack(picture, parts, fills, field.left, y, high, pixels, text, stop)
+    if not cut:
+        return end
     for x in (stop + 3, stop + 9):
         picture.line([(x - 3, y + high + 3), (x + 3, y - 3)], "soft", 1.5)
     last, amount = list(parts.items())[-1]

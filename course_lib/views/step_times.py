@@ -27,8 +27,12 @@ def step_times(
     middle = [statistics.median(own) / base for own in seconds.values()]
     rows = [f"time of a step, the quickest round; {first}: {1e3 * base:.1f} ms"]
     for name, low, high in zip(seconds, least, middle, strict=True):
-        rows.append(f"{name:24} {low:.2f} (median {high:.2f})")
+        rows.append(f"{name:24} {low:.2f} ({_median(high)})")
     return View(_draw(list(seconds), least, middle, counted or {}), "\n".join(rows))
+
+
+def _median(high: float) -> str:
+    return f"median {high:.2f}"
 
 
 def _draw(
@@ -38,7 +42,8 @@ def _draw(
     left = 16 + max(map(width, names))
     top, furthest = picture.height + 4, max([*middle, *counted.values()])
     size = WIDTH - 20 - left, _ROW * len(names)
-    field = Field(picture, left, top, *size, (0, 1.15 * furthest), (0, 1))
+    most = furthest * size[0] / (size[0] - width(_median(furthest)) - 12)
+    field = Field(picture, left, top, *size, (0, most), (0, 1))
     x = field.across(1)
     picture.line([(x, top), (x, field.bottom)], "soft", 1, "4 3")
     for row, (name, low, high) in enumerate(zip(names, least, middle, strict=True)):
@@ -47,11 +52,12 @@ def _draw(
         hint = f"{name}: quickest {low:.2f}, median {high:.2f}"
         picture.box(left, y - 8, field.across(low) - left, 16, SERIES[2], hint, key="quickest")
         picture.line([(field.across(low), y), (field.across(high), y)], "ink", 1.5)
-        picture.text(field.across(high) + 7, y, f"{low:.2f}")
+        picture.text(left + 6, y, f"{low:.2f}", bold=True, ink=SERIES[2].ink)
+        picture.text(field.across(high) + 7, y, _median(high), ink="soft")
         if name in counted:
             hint = f"{name}: {counted[name]:.2f} times the operations"
             picture.dot(field.across(counted[name]), y, 5, SERIES[1].color, hint)
-    field.marks_below(round_numbers(0, 1.15 * furthest, 8, "{:g}".format))
-    words = {"bar: quickest round, and a line to the median": SERIES[2]}
+    field.marks_below(round_numbers(0, most, 8, "{:g}".format))
+    words = {"the quickest round; the line goes on to the median": SERIES[2]}
     picture.key(words | ({"operations, counted": Fill(SERIES[1].color)} if counted else {}))
     return picture

@@ -149,11 +149,11 @@ class Picture:
             f"{f'<title>{escape(hint)}</title>' if hint else ''}</polyline>"
         )
 
-    def shape(self, points: Sequence[Point], color: str, hint: str = "") -> None:
+    def shape(self, points: Sequence[Point], fill: Fill, hint: str = "") -> None:
         """An area with these corners."""
         corners = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
         told = f"<title>{escape(hint)}</title>" if hint else ""
-        self._parts.append(f"<polygon points='{corners}' {_paint('fill', color)}>{told}</polygon>")
+        self._parts.append(f"<polygon points='{corners}' {_filled(fill)}>{told}</polygon>")
 
     def message(self, start: Point, end: Point, color: str, hint: str = "", word: str = "") -> None:
         """A thin line, along which a dot, or a block with a word, flies when it is played."""

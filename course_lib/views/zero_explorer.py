@@ -40,8 +40,8 @@ def zero_memory(
 ) -> View:
     """Bars for data parallelism and the stages of ZeRO, and the device's memory as a line.
 
-    model            a name in `zero_step.SIZES`, or "yours": `own_parameters` parameters, with what was
-                     measured in the runs `own` below the formula's bars
+    model            a name in `zero_step.SIZES`, or "yours": `own_parameters` parameters, with what
+                     was measured in the runs `own` below the formula's bars
     Bytes are only those of parameters, gradients and optimizer: activations come on top.
     """
     parameters = own_parameters if model == YOURS else SIZES[model]

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from course_lib.simulate.memory_formulas import MIXED_ADAM
-from course_lib.text import listed, table
+from course_lib.text import counted, listed, table
 
 from .palette import RANKS
 from .svg_drawing import SMALL, WIDTH, Picture
-from .units import size_text
+from .units import count_text, size_text
 from .view import View
 from .widgets import Control, Explorer, explore
 
@@ -28,7 +28,7 @@ BYTES = {
     "gradients": MIXED_ADAM.gradient,
     "optimizer": MIXED_ADAM.optimizer,
 }
-_LEFT, _RIGHT, _GAP = 60.0, 134.0, 12.0  # pixels: names, numbers, between bars
+_LEFT, _RIGHT, _GAP = 60.0, 166.0, 12.0  # pixels: names, numbers, between bars
 
 Cell = tuple[int, int]  # a layer, and whose shard of it
 
@@ -130,7 +130,7 @@ def zero_step(stage: str = "ZeRO-1", ranks: int = 4, model: str = "7.5B") -> Vie
     size = SIZES[model]
     most = max(steps, key=lambda moment: moment.held(ranks))
     title = (
-        f"{stage} on {ranks} rank{'s' if ranks > 1 else ''}, a model of {size / 1e9:.3g}B "
+        f"{stage} on {counted(ranks, 'rank')}, a model of {count_text(size)} "
         f"parameters: at most {size_text(most.held(ranks) * size)} per rank, in "
         f'"{most.name}"'
     )
@@ -141,7 +141,7 @@ def zero_step_explorer() -> Explorer:
     """`zero_step` under controls; the moment that is shown stays from stage to stage."""
     return explore(
         zero_step,
-        height=290,
+        height=318,
         stage=Control(STAGES, "stage"),
         ranks=Control([1, 2, 4, 8], "number of ranks"),
         model=Control(list(SIZES), "model"),
@@ -158,7 +158,7 @@ def _text(steps: list[Moment], ranks: int, size: float, title: str) -> str:
         rows.append((moment.name, f"{held:.2f}", size_text(held * size)))
     says = ["", *(moment.says for moment in steps)]
     lines = zip(table(rows).splitlines(), says, strict=True)
-    return "\n".join([title, *(f"{line}   {words}".rstrip() for line, words in lines)])
+    return "\n".join([title, _cut(ranks), *(f"{line}   {words}".rstrip() for line, words in lines)])
 
 
 @dataclass(frozen=True)
@@ -175,8 +175,8 @@ class _Bars:
     def frames(self) -> None:
         """What is drawn around what may be there."""
         for part, left in self.lefts.items():
-            words = f"{part}, {BYTES[part]:g} bytes" if BYTES[part] > 2 else part
-            self.picture.text(left, self.top - 12, words, SMALL, ink="soft")
+            self.picture.text(left, self.top - 25, part, SMALL)
+            self.picture.text(left, self.top - 11, f"{BYTES[part]:g} bytes", SMALL, ink="soft")
             right = left + BYTES[part] * self.unit
             for rank in range(self.ranks):
                 y, low = self.top + rank * self.row, self.top + (rank + 1) * self.row - 6
@@ -205,21 +205,28 @@ class _Bars:
 
     def words(self, moment: Moment, size: float) -> None:
         """What happens, and how many bytes each rank holds."""
-        self.picture.text(4, self.top - 44, moment.name, bold=True)
-        self.picture.text(170, self.top - 44, moment.says)
+        self.picture.text(4, self.top - 48, moment.name, bold=True)
+        self.picture.text(170, self.top - 48, moment.says)
         held, x = moment.held(self.ranks), WIDTH - _RIGHT + 10
         for rank in range(self.ranks):
             y = self.top + (rank + 0.5) * self.row - 3
             tall = self.row > 36
             self.picture.text(x, y - (6 if tall else 0), size_text(held * size), bold=True)
             if tall:
-                words = f"{held:.3g} per parameter"
+                words = f"{held:.3g} bytes per parameter"
                 self.picture.text(x, y + 8, words, SMALL, ink="soft")
+
+
+def _cut(ranks: int) -> str:
+    """How to read a bar."""
+    into = f", each cut into {ranks} shards, one for each rank" if ranks > 1 else ""
+    return f"Each bar has {LAYERS} layers{into}. What is empty is not there."
 
 
 def _draw(steps: list[Moment], ranks: int, size: float, title: str) -> Picture:
     picture = Picture(title)
-    top, row = picture.height + 62, min(44.0, 200 / ranks)
+    picture.text(4, picture.height + 8, _cut(ranks), SMALL, ink="soft")
+    top, row = picture.height + 84, min(44.0, 176 / ranks)
     unit = (WIDTH - _LEFT - _RIGHT - 2 * _GAP) / sum(BYTES.values())
     ends = itertools.accumulate(nbytes * unit + _GAP for nbytes in BYTES.values())
     lefts = dict(zip(BYTES, (_LEFT, *(_LEFT + end for end in ends)), strict=False))

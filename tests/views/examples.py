@@ -31,6 +31,7 @@ from course_lib.views.replay_explorer import replay_explorer, replayed
 from course_lib.views.ring_steps import ring_steps
 from course_lib.views.scaling_curves import all_reduce_explorer, all_reduce_scaling
 from course_lib.views.schedule_explorer import pipeline_timeline, schedule_explorer
+from course_lib.views.stacked_bars import stacked_bars
 from course_lib.views.step_times import step_times
 from course_lib.views.tensor_parallel_layer import sharding_explorer, tensor_parallel_layer
 from course_lib.views.traffic_bars import traffic_bars
@@ -105,7 +106,11 @@ VIEWS: dict[str, Callable[[], View]] = {
     "gantt of a recording": lambda: gantt_chart(TRACE.timeline(), "a run", unit="s"),
     "expert loads": lambda: expert_loads(EXPERT_STEPS, 19, factor=1.25),
     "loss curves": lambda: loss_curves(
-        {"a": ([1, 2, 3], [3, 2, 1]), "b": ([1.5, 3], [3, 2])}, "time", "two runs"
+        {"a": ([1, 2, 3], [3, 2, 1]), "b": ([1.5, 3], [3, 2])},
+        "time",
+        "two runs",
+        target=2,
+        events={"a kill": 2.5},
     ),
     "replay": lambda: replayed(TRACE),
     "ring steps": lambda: ring_steps(4),
@@ -114,6 +119,11 @@ VIEWS: dict[str, Callable[[], View]] = {
     "cost curves": lambda: cost_curves({"line": lambda n: 1e-6 + n / 1e9}, title="one message"),
     "scaling curves": all_reduce_scaling,
     "memory bars": lambda: run_memory(MEMORY),
+    "stacked bars": lambda: stacked_bars(
+        {"bound 0": {"computing": 3, "waiting": 6}, "bound 8": {"computing": 4}},
+        "tasks",
+        "two runs",
+    ),
     "memory curves": lambda: memory_curves(MEMORY, "a run"),
     "zero memory": zero_memory,
     "zero step": lambda: zero_step(ranks=8),

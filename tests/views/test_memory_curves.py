@@ -2,10 +2,10 @@
 
 import pytest
 
-from course_lib.observe import Memory
+from course_lib.observe import Label, Memory
 from course_lib.observe.events import Block
 from course_lib.views.memory_curves import memory_curves
-from tests.views.reading import keys, layers, words
+from tests.views.reading import keys, layers, places, tree, words
 
 STEPS = [  # kind, when it came, when it went, bytes
     ("parameters", 0.0, None, 400),
@@ -74,6 +74,29 @@ def test_runs_side_by_side_share_one_scale():
     assert low == pytest.approx(bottom)
     assert heavy / plain == pytest.approx(11_600 / 1700, rel=0.02)
     assert "heavy" in view.text
+
+
+def test_the_peak_has_a_dot_that_tells_what_it_is_made_of():
+    dots = list(tree(memory_curves(memory())).iter("{http://www.w3.org/2000/svg}circle"))
+    told = [dot.findtext("{http://www.w3.org/2000/svg}title") for dot in dots]
+    assert told[1] == "peak: 1.7 kB\nparameters 400 B\ngradients 400 B\nactivations 900 B"
+    assert "the peak" in words(memory_curves(memory()))
+
+
+def test_panels_have_the_same_marks_as_far_as_they_go():
+    longer = memory(more=[("other", 5.0 + k, 5.5 + k, 10) for k in range(5)])
+    marks = places(memory_curves({"short": memory(), "long": longer}))
+    assert [len(marks[word]) for word in ("5", "10", "15")] == [2, 1, 1]
+
+
+def test_parts_of_a_run_are_named_where_they_begin():
+    spans = [("forward", 0.5, 0), ("backward", 2.0, 0), ("of another rank", 1.0, 1)]
+    labels = [Label(rank, name, start, 9.0) for name, start, rank in spans]
+    labels += [Label(0, "before", -1.0, 0.0), Label(0, "behind", 8.0, 9.0)]
+    view = memory_curves({"a": memory()}, labels={"a": labels})
+    found = places(view)
+    assert not {"of another rank", "before", "behind"} & set(found)
+    assert found["forward"][0][0] < found["backward"][0][0]
 
 
 def test_long_runs_keep_their_peak_and_few_points():

@@ -66,5 +66,7 @@ def test_what_cannot_be_is_refused(arguments, words):
 
 def test_words_name_every_moment_with_its_bytes():
     lines = zero_step(STAGES[2], ranks=4, model="7.5B").text.splitlines()
-    assert len(lines) == 2 + 3 + 2 * LAYERS
+    assert len(lines) == 3 + 3 + 2 * LAYERS
+    assert lines[0].startswith("ZeRO-2 on 4 ranks, a model of 7.5B parameters: at most 44.1 GB")
+    assert lines[1].startswith("Each bar has 4 layers, each cut into 4 shards")
     assert lines[-1].split()[:2] == ["optimizer", "5.50"]
