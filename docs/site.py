@@ -13,10 +13,12 @@ from collections.abc import Collection
 from pathlib import Path
 
 import nbformat
-from latex2mathml.converter import convert
+from jinja2 import pass_context
+from jinja2.runtime import Context
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 
+from course_lib.classroom.formulas import FORMULA
 from course_lib.classroom.untouched_notebooks import untouched
 from course_lib.simulate import simulate
 from course_lib.techniques.schedules import gpipe, one_f_one_b
@@ -25,27 +27,46 @@ from course_lib.views.mesh_links import chosen_mesh
 from course_lib.views.ring_steps import ring_steps
 from course_lib.views.staleness import staleness
 
+from .mathml import mathml
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("exercises", "glossary", "torch_calls")  # of docs/, beside the lessons
 VIEW = 'class="course-view"'
 _LINK = re.compile(
     r"\]\((?:(?:\./|\.\./notebooks/)?(\d\d_\w+)\.ipynb|\.\./docs/(\w+)\.md)(#[^)]*)?\)"
 )
-# Code, in which a dollar is a dollar; a formula of its own; a formula in a line.
-_FORMULA = re.compile(r"(```.*?```|`[^`\n]*`)|\$\$(.+?)\$\$|\$((?:[^$\n]|\n(?!\n))+?)\$", re.DOTALL)
-_WITHOUT_REQUESTS = """\
+_STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+_TEMPLATE = (
+    """\
 {% extends "lab/index.html.j2" %}
 {% block html_head_js %}{% endblock %}
 {% block html_head_js_mathjax %}{% endblock %}
 {% block html_head_js_mermaidjs %}{% endblock %}
 {% block html_head_css %}{{ super() }}
-<style>
-.jp-OutputArea-output pre { word-break: normal; overflow-wrap: anywhere }
-/* Lines of 100 letters, in a narrow window without a scroll bar */
-@media (max-width: 960px) { :root { --jp-code-font-size: clamp(10px, 1.5vw, 13px) } }
+<style>@media screen and (prefers-color-scheme: dark) {
+{{ resources.include_css("static/theme-dark.css") | striptags }}
+}
+"""
+    + _STYLE
+    + """
 </style>
+<script>
+// Pictures that play ask the page for its theme.
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const tell = () => document.body.dataset.jpThemeLight = !dark.matches;
+addEventListener("DOMContentLoaded", tell);
+dark.addEventListener("change", tell);
+</script>
 {% endblock %}
 """
+)
+# Of a rendered text: a formula and what follows it without a space; code; any other tag.
+_PARTS = re.compile(
+    r"(<math.*?</math>)([^\s<]+)?|<code>([^<\n]*)</code>|(<pre.*?</pre>|<[^>]*>)", re.DOTALL
+)
+# Words that would be broken behind their hyphen: "ZeRO-2", "0-dimensional", "2(n-1)/n"
+_HYPHENED = re.compile(r"(?<!\S)[^\s<>]*(?:\w-\d|\d-\w)[^\s<>]*")
+_LONGEST = 44  # letters of code that fit into a line of a narrow page with some text
 _INDEX = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -127,9 +148,9 @@ def as_page(notebook: NotebookNode, name: str) -> str:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             linked = _LINK.sub(r"](\1\2.html\3)", cell.source)
-            cell.source = _FORMULA.sub(_as_mathml, linked)
-    exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True)
-    exporter.raw_template = _WITHOUT_REQUESTS
+            cell.source = FORMULA.sub(_as_mathml, linked)
+    exporter = _Exporter(exclude_input_prompt=True, exclude_output_prompt=True)
+    exporter.raw_template = _TEMPLATE
     page, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": name}})
     return page
 
@@ -149,10 +170,38 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+class _Exporter(HTMLExporter):
+    """nbconvert's pages, with texts whose lines are broken where a reader would."""
+
+    @pass_context
+    def markdown2html(self, context: Context, source: str) -> str:
+        return unbroken(super().markdown2html(context, source))
+
+
+def unbroken(page: str) -> str:
+    """A rendered text in which no line ends before a comma, behind a hyphen or within a name."""
+    parts, end = [], 0
+    for found in _PARTS.finditer(page):
+        parts.append(_HYPHENED.sub(_kept_together, page[end : found.start()]))
+        formula, follows, code, _ = found.groups()
+        if formula and follows:
+            parts.append(f'<span class="nobr">{found[0]}</span>')
+        elif code and len(html.unescape(code)) <= _LONGEST:
+            parts.append(f'<code class="nobr">{code}</code>')
+        else:
+            parts.append(found[0])
+        end = found.end()
+    return "".join([*parts, page[end:]])
+
+
+def _kept_together(word: re.Match[str]) -> str:
+    return f'<span class="nobr">{word[0]}</span>'
+
+
 def _as_mathml(found: re.Match[str]) -> str:
     """A formula as MathML; code as it is."""
     code, block, inline = found.groups()
-    return code or convert(block or inline, display="block" if block else "inline")
+    return code or mathml(block or inline, bool(block))
 
 
 def _is_picture(output: NotebookNode) -> bool:

@@ -2,7 +2,8 @@
 
 In the order in which to read, each line by itself:
 
-    a lesson       lesson, strip_solutions, cell_ids; contract_notes for what a check enforces
+    a lesson       lesson, strip_solutions, cell_ids; contract_notes for what a check enforces,
+                   formulas
     notebooks      student_notebook, build_notebooks; stored_outputs, kernels, answer_leaks,
                    nbval_plugin
     learners       status, status_table, start_page

@@ -14,6 +14,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from .cell_ids import cell_id
+from .formulas import with_punctuation
 from .lesson import Cell, Lesson
 
 METADATA = {
@@ -51,6 +52,7 @@ def solution_notebook(lesson: Lesson, points: Mapping[str, int]) -> NotebookNode
 
 def _cell(cell: Cell, source: str, identity: str, points: Mapping[str, int]) -> NotebookNode:
     make = new_code_cell if cell.is_code else new_markdown_cell
+    source = source if cell.is_code else with_punctuation(source)
     metadata: dict = {"tags": list(cell.tags)} if cell.tags else {}
     if cell.kind in ("answer", "prediction", "check"):
         metadata["nbgrader"] = _nbgrader(cell, identity, points)

@@ -87,8 +87,47 @@ def test_formulas_need_no_script_and_code_keeps_its_dollars():
     assert page.count("<math") == 2
     assert "<msub><mi>n</mi><mi>w</mi></msub>" in page
     assert "<mfrac><mrow><mi>a</mi></mrow><mrow><mi>b</mi></mrow></mfrac>" in page
-    assert "<code>$HOME</code>, <code>$x$</code>" in page
+    assert all(f">{code}</code>" in page for code in ("$HOME", "$x$"))
     assert "mathjax" not in page.lower()
+
+
+def test_an_arrow_has_room_for_its_label_and_signs_need_no_special_font():
+    tex = r"$$a \xrightarrow{\text{all-to-all}} b = \sum_i x_i \left\lceil\frac{a}{b}\right\rceil$$"
+    cell = nbformat.v4.new_markdown_cell(tex)
+    page = site.as_page(nbformat.v4.new_notebook(cells=[cell]), "any")
+    assert "<mpadded" not in page
+    room = '<mspace width="0.5em"></mspace>'
+    label = f"<mrow>{room}<mrow><mtext>all-to-all</mtext></mrow>{room}</mrow>"
+    assert f'<mover><mo stretchy="true">⟶</mo>{label}</mover>' in page
+    assert '<mo class="sum" largeop="false">' in page
+    assert page.count('<mo class="tall"') == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "together"),
+    [
+        ("sends $n$, and", r'<span class="nobr"><math.*</math>,</span> and'),
+        ("of ZeRO-2 and", r'of <span class="nobr">ZeRO-2</span> and'),
+        ("even 0-dimensional, or", r'<span class="nobr">0-dimensional,</span> or'),
+        ("sends 2(n-1)/n of", r'<span class="nobr">2\(n-1\)/n</span>'),
+        ("the all-reduce", "the all-reduce"),
+        ("a `code that is short`", '<code class="nobr">code that is short</code>'),
+        ("[x](https://a.b/c-1)", 'href="https://a.b/c-1"'),
+        ("```\nmake 1-2\n```", "<code>make 1-2"),
+        (f"`{'long ' * 20}`", "<code>long long"),
+    ],
+)
+def test_no_line_ends_within_what_is_read_as_one_word(source, together):
+    cell = nbformat.v4.new_markdown_cell(source)
+    page = site.as_page(nbformat.v4.new_notebook(cells=[cell]), "any")
+    assert re.search(together, page)
+
+
+def test_a_page_is_dark_where_its_reader_has_it_dark():
+    page = site.as_page(nbformat.v4.new_notebook(cells=[]), "any")
+    _, dark = page.split("@media screen and (prefers-color-scheme: dark) {")
+    assert "--jp-layout-color0: #111" in dark.split("</style>")[0]
+    assert "color-scheme: light dark" in dark.split("</style>")[0]
 
 
 def test_an_unknown_lesson_is_told_the_known_ones(root, tmp_path):
