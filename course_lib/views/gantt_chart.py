@@ -1,9 +1,11 @@
 """What each rank does when: timelines one above the other, simulated, replayed or measured.
 
 Forward, backward and the halves of a backward are told apart by lightness as well as by colour, so
-that they stay apart in grey print; the number in a box is the microbatch, empty space is idle.
-Other computation is grey with its name; below it are a lane of what is sent, one of what is
-received, and an arrow from each send to its receive.
+that they stay apart in grey print; the number in a box is the microbatch, and what is pale is the
+bubble: a rank that could compute and has nothing to. Further chunks of a rank's model have hues of
+their own. Other computation is grey with its name; below it are a lane of what is sent, one of what
+is received, and an arrow from each send to its receive. A rank that sends is not idle, so in a run
+with messages and without a schedule nothing is called idle.
 """
 
 import itertools
@@ -17,6 +19,7 @@ from course_lib.techniques.schedules import Op
 from .charts import Field, round_numbers, whole_numbers
 from .palette import (
     COLLECTIVE,
+    IDLE,
     QUIET,
     RECEIVE,
     RECEIVE_FAR,
@@ -35,7 +38,9 @@ _LANES = {"send": SEND, "receive": RECEIVE}  # any other track is a collective
 _BETWEEN = {"send": SEND_FAR, "receive": RECEIVE_FAR}
 _LEFT, _HELD, _RIGHT = 64, 76, 14  # pixels left of the time, for what is held, right of it
 _ALL, _ROWS = 224, (26, 38)  # pixels that the ranks' computation shares, and one's least and most
-_LANE = 6  # pixels of a lane of messages
+_LANE, _LANES_ALONE = 6, (8, 14)  # pixels of a lane of messages; least and most without computation
+_GAP = 6  # pixels between rows of messages alone
+_BUBBLE = "idle (bubble)"
 _SIZES = (11.0, 10.0, 9.0, 8.0)  # pixels of the numbers in boxes, the largest that fits them all
 _MOST_ARROWS = 600
 
@@ -68,6 +73,8 @@ def summary(timeline: Timeline, unit: str = "") -> str:
     length = length_text(timeline.makespan, unit)
     if not any(timeline.busy):
         return f"{length}, messages only"
+    if not _idles(timeline):
+        return f"{length}, ranks compute {1 - timeline.bubble_fraction:.1%} of the time"
     idle = f"{length}, ranks idle {timeline.bubble_fraction:.1%} of the time"
     most = max(held_by_rank(timeline), default=0)
     if not most:
@@ -94,6 +101,12 @@ def length_text(time: float, unit: str = "") -> str:
     if unit == "s":
         return time_text(time)
     return f"{_length(time)} time unit{'s' if time != 1 else ''}"
+
+
+def _idles(timeline: Timeline) -> bool:
+    """Whether a rank that does not compute is idle: else it may be sending."""
+    alone = all(track.name == COMPUTE for track in timeline.tracks)
+    return any(timeline.busy) and (alone or bool(timeline.peak_in_flight))
 
 
 def _length(time: float) -> str:
@@ -156,14 +169,30 @@ class _Panel:
         return both or (["together"] if names else [])
 
     @property
+    def computes(self) -> bool:
+        """Whether there is anything but messages."""
+        return any(self.timeline.busy) or not self.lanes
+
+    @property
     def tall(self) -> float:
         """Pixels of computation in a row: few ranks have larger ones."""
         least, most = _ROWS
+        if not self.computes:
+            return 0
         return least if self.lanes else min(most, max(least, _ALL // len(self.rows)))
 
     @property
+    def wire(self) -> float:
+        """Pixels of a lane of messages, which are larger where there is nothing else."""
+        if self.computes:
+            return _LANE
+        least, most = _LANES_ALONE
+        return min(most, max(least, _ALL // (len(self.rows) * len(self.lanes)) - _GAP))
+
+    @property
     def row(self) -> float:
-        return self.tall + (_LANE * len(self.lanes) + 3 if self.lanes else 0)
+        under = self.wire * len(self.lanes)
+        return self.tall + under + ((3 if self.computes else _GAP) if self.lanes else 0)
 
     @property
     def bottom(self) -> float:
@@ -173,15 +202,19 @@ class _Panel:
         """Where the row of a rank begins."""
         return self.top + self.row * next(k for k, row in enumerate(self.rows) if rank in row)
 
+    def label(self, rank: int) -> float:
+        """The height of the rank's name: beside what it computes, or in the middle of its row."""
+        return self.y(rank) + (self.tall if self.computes else self.row) / 2
+
     def x(self, time: float) -> float:
         return _LEFT + time * self.pixels
 
     def lane(self, span: Span) -> tuple[float, float]:
         """Top and height of what went over the wires; a collective takes all lanes."""
-        y, high = self.y(span.rank) + self.tall - 1, _LANE - 1
+        y = self.y(span.rank) + (self.tall - 1 if self.computes else _GAP / 2)
         if span.track in self.lanes:
-            return y + _LANE * self.lanes.index(span.track), high
-        return y, _LANE * len(self.lanes) - 1
+            return y + self.wire * self.lanes.index(span.track), self.wire - 1
+        return y, self.wire * len(self.lanes) - 1
 
 
 def _alike(timeline: Timeline) -> list[range]:
@@ -236,7 +269,7 @@ def _draw(named: Mapping[str, Timeline], unit: str, scale: str, node: int | None
         field.marks_below(marks, f"time{'' if unit == 's' else ' units'}{numbers}")
         end = time_text(longest) if unit == "s" else f"{_length(longest)} units"
     picture.player(_LEFT, right, top, field.bottom, end)
-    picture.key(seen)
+    picture.key({name: seen[name] for name in sorted(seen, key=_place)})
     return picture
 
 
@@ -246,8 +279,9 @@ def _rows(picture: Picture, panel: _Panel, right: float) -> None:
     end = panel.x(panel.timeline.makespan)
     for ranks in panel.rows:
         y = panel.y(ranks.start)
-        picture.text(_LEFT - 8, y + panel.tall / 2, _named(ranks), SMALL, "end")
-        picture.line([(_LEFT, y + panel.row), (end, y + panel.row)], "line", 0.8)
+        picture.text(_LEFT - 8, panel.label(ranks.start), _named(ranks), SMALL, "end")
+        if not _idles(panel.timeline):  # else what is idle makes the row
+            picture.line([(_LEFT, y + panel.row), (end, y + panel.row)], "line", 0.8)
         if held:
             words = f"holds {held[ranks.start]:.3g}"
             picture.text(right + 8, y + panel.tall / 2, words, SMALL, ink="soft")
@@ -268,6 +302,9 @@ def _boxes(picture: Picture, panel: _Panel, sources: SourceLines, several: bool)
     shown = {ranks.start: ranks for ranks in panel.rows}
     seen: dict[str, Fill] = {}
     _arrows(picture, panel)  # below the boxes, which have words
+    if _idles(timeline):
+        name = _BUBBLE if timeline.peak_in_flight else "idle"
+        seen |= {name: IDLE} if _gaps(picture, panel, name) else {}
     for span in timeline.spans:
         if span.rank not in shown:
             continue
@@ -278,7 +315,8 @@ def _boxes(picture: Picture, panel: _Panel, sources: SourceLines, several: bool)
             name, fill = _sent_over(span, panel.node)
             low, high = panel.lane(span)
             line = sources.place(span.event.where) if span.event else ""
-            picture.box(x, low, max(wide, 1.5), high, fill, hint, key=name, line=line)
+            gap = 1 if wide > 3 else 0
+            picture.box(x, low, max(wide - gap, 1.5), high, fill, hint, key=name, line=line)
             seen.setdefault(name, fill)
             continue
         fill, name, word = QUIET, "computation", ""
@@ -298,11 +336,30 @@ def _boxes(picture: Picture, panel: _Panel, sources: SourceLines, several: bool)
             size if isinstance(span.what, tuple) else SMALL, key=name, later="" if fits else word,
         )  # fmt: skip
         seen.setdefault(name, fill)
-    return {name: seen[name] for name in sorted(seen, key=_place)}
+    return seen
+
+
+def _gaps(picture: Picture, panel: _Panel, name: str) -> int:
+    """Draw when ranks could compute and do not, up to the end of the run; returns how often."""
+    text = time_text if panel.unit == "s" else _short
+    found = 0
+    for ranks in panel.rows:
+        own = [s for s in panel.timeline.spans if s.rank == ranks.start and s.track == COMPUTE]
+        ends = [0.0, *itertools.accumulate((span.end for span in own), max)]
+        starts = [*(span.start for span in own), panel.timeline.makespan]
+        for since, until in zip(ends, starts, strict=True):
+            wide = (until - since) * panel.pixels
+            if wide < 1.5:
+                continue
+            hint = f"{_named(ranks)}: {name}\n{text(since)} to {text(until)}"
+            y, high = panel.y(ranks.start) + 2, panel.tall - 5
+            picture.box(panel.x(since), y, wide - 1, high, IDLE, hint, key=name)
+            found += 1
+    return found
 
 
 def _place(name: str) -> tuple[int, str]:
-    order = [*NAMES.values(), "computation", "sent", "received"]
+    order = [*NAMES.values(), "computation", "sent", "received", _BUBBLE, "idle"]
     first = name.split(",")[0]
     return (order.index(first) if first in order else len(order), name)
 

@@ -1,21 +1,24 @@
 """Ranks that are stuck: who waits for whom, each rank's line, and the circle if there is one."""
 
+import itertools
 import linecache
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from course_lib.observe import CommEvent, Frame, Trace
 from course_lib.observe.wait_cycle import awaited, wait_cycle
 from course_lib.text import listed
 
-from .palette import Fill
-from .svg_drawing import SMALL, WIDTH, Picture, Point, width
+from .palette import WAITS, Fill
+from .svg_drawing import SMALL, WIDTH, Picture, Point, width, wrapped
 from .view import View
 
 LARGEST = 12  # ranks whose lines can be read
-_WIDE, _NARROW, _HIGH = 290, 216, 60  # pixels of a rank's card: up to _FEW ranks have wide ones
-_FEW = 4
-_WAITS, _ELSEWHERE = Fill("#8fc9ec"), Fill("#dddddd")
+_FEW = 4  # ranks that may stand in one row
+_WIDE, _LINE = 290, 17  # pixels of a rank's card, and of a line in it
+_APART, _ABOVE, _ASIDE = 46, 34, 252  # pixels between cards in a row, in a column, from the middle
+_ELSEWHERE = Fill("page", ink="ink")  # and an outline
 
 
 def hang(
@@ -63,6 +66,26 @@ def _doing(event: CommEvent) -> str:
     return f"waits in {event.op}"
 
 
+@dataclass(frozen=True)
+class _Card:
+    """What a rank does, in lines, and where that stands; x and y are its middle."""
+
+    lines: tuple[str, ...]
+    x: float
+    y: float
+    wide: float
+
+    @property
+    def high(self) -> float:
+        return _LINE * len(self.lines) + 11
+
+    def sides(self) -> list[tuple[Point, Point]]:
+        """The middle of each side, and the way out of it."""
+        ways = [(-1, 0), (1, 0), (0, -1), (0, 1)]
+        reach, rise = self.wide / 2 + 3, self.high / 2 + 3
+        return [((self.x + a * reach, self.y + b * rise), (a, b)) for a, b in ways]
+
+
 def _draw(
     edges: Mapping[int, list[int]], circle: list[int], doing: Mapping[int, str],
     frames: Mapping[int, Frame],
@@ -73,39 +96,78 @@ def _draw(
         pairs = (f"rank {one} for {_ranks(others)}" for one, others in edges.items())
         title = f"who waits for whom: {', '.join(pairs)}"
     picture = Picture(title)
-    n = len(doing)
-    wide = _WIDE if n <= _FEW else _NARROW
-    radius = 0.0 if n <= 2 else max(70.0, 24.0 * n)
-    middle = picture.height + 14 + _HIGH / 2 + radius
-    points = {
-        rank: _on_ellipse(rank, n, WIDTH / 2, middle, WIDTH / 2 - wide / 2 - 12, radius)
-        for rank in doing
-    }
+    cards = _placed(edges, doing, frames, picture.height + 12)
+    pitch = max(card.high for card in cards.values()) + _ABOVE
     follows = dict(zip(circle, [*circle[1:], *circle[:1]], strict=True))
     for rank, others in edges.items():
         for other in others:
             red = follows.get(rank) == other
             # Two that wait for each other have an arrow each, side by side
             aside = 9 if rank in edges.get(other, ()) else 0
-            start, end = _between(points[rank], points[other], wide, aside)
+            way = _way(cards[rank], cards[other], 1.5 * pitch, aside)
+            color, thick = ("alarm", 2.5) if red else ("soft", 1.5)
+            if way[1:-1]:
+                picture.line(way[:-1], color, thick)
             hint = f"rank {rank} waits for rank {other}"
-            picture.arrow(start, end, "alarm" if red else "soft", 2.5 if red else 1.5, hint)
-    for rank, (x, y) in points.items():
-        left, top = x - wide / 2, y - _HIGH / 2
-        fill = _WAITS if rank in edges else _ELSEWHERE
+            picture.arrow(way[-2], way[-1], color, thick, hint)
+    for rank, card in cards.items():
+        left, top = card.x - card.wide / 2, card.y - card.high / 2
         where, source = _line(frames.get(rank))
         hint = "\n".join(filter(None, (f"rank {rank} {doing[rank]}", where, source)))
-        picture.box(left, top, wide, _HIGH, fill, hint, key="rank")
+        fill = WAITS if rank in edges else _ELSEWHERE
+        picture.box(left, top, card.wide, card.high, fill, hint, key="rank")
+        corners = [(left, top), (left + card.wide, top), (left + card.wide, top + card.high),
+                   (left, top + card.high), (left, top)]  # fmt: skip
         if rank in follows:
-            corners = [(left, top), (left + wide, top), (left + wide, top + _HIGH),
-                       (left, top + _HIGH), (left, top)]  # fmt: skip
             picture.line(corners, "alarm", 2.5)
-        words = (f"rank {rank} {doing[rank]}", where, source)
-        for row, (line, bold) in enumerate(zip(words, (True, False, False), strict=True)):
-            shown = _cut(line, wide - 14, SMALL)
-            picture.text(left + 8, top + 13 + 17 * row, shown, SMALL, bold=bold, ink="#000000")
-    picture.height = max(y for _, y in points.values()) + _HIGH / 2 + 12
+        elif rank not in edges:
+            picture.line(corners, "soft", dashes="3 3")
+        bold = len(card.lines) - sum(map(bool, (where, source)))
+        for row, line in enumerate(card.lines):
+            y = top + 14 + _LINE * row
+            picture.text(left + 8, y, _cut(line, card.wide - 14, SMALL), SMALL, bold=row < bold)
+    picture.height = max(card.y + card.high / 2 for card in cards.values()) + 12
     return picture
+
+
+def _placed(
+    edges: Mapping[int, list[int]], doing: Mapping[int, str], frames: Mapping[int, Frame],
+    top: float,
+) -> dict[int, _Card]:  # fmt: skip
+    """The cards of all ranks: in a row if each waits only for a neighbour in it, else round.
+
+    Round is down on the left and up on the right, so that a circle of ranks is one here too.
+    """
+    n = len(doing)
+    row = _in_a_row(edges, n)
+    wide = min(_WIDE, (WIDTH - 8 + _APART) / n - _APART) if row else _WIDE
+    lines = {}
+    for rank, what in doing.items():
+        head = wrapped(f"rank {rank} {what}", wide - 14, SMALL, bold=True)[:2]
+        lines[rank] = (*head, *filter(None, _line(frames.get(rank))))
+    tallest = max(_Card(each, 0, 0, wide).high for each in lines.values())
+    if row:
+        first = (WIDTH - len(row) * (wide + _APART) + _APART + wide) / 2
+        return {
+            rank: _Card(lines[rank], first + place * (wide + _APART), top + tallest / 2, wide)
+            for place, rank in enumerate(row)
+        }
+    down, pitch = (n + 1) // 2, tallest + _ABOVE
+    cards = {}
+    for rank, each in lines.items():
+        level = rank if rank < down else n - 1 - rank + n % 2 / 2
+        x = WIDTH / 2 + (_ASIDE if rank >= down else -_ASIDE)
+        cards[rank] = _Card(each, x, top + tallest / 2 + level * pitch, wide)
+    return cards
+
+
+def _in_a_row(edges: Mapping[int, list[int]], n: int) -> Sequence[int]:
+    """An order of up to four ranks in which all who wait do so for a neighbour, if there is one."""
+    if n > _FEW:
+        return ()
+    pairs = [(one, other) for one, others in edges.items() for other in others]
+    orders = itertools.permutations(range(n))
+    return next((o for o in orders if all(abs(o.index(a) - o.index(b)) == 1 for a, b in pairs)), ())
 
 
 def _ranks(numbers: list[int]) -> str:
@@ -113,24 +175,31 @@ def _ranks(numbers: list[int]) -> str:
     return f"rank{'s' if len(numbers) > 1 else ''} {listed(numbers)}"
 
 
-def _on_ellipse(rank: int, n: int, x: float, y: float, wide: float, high: float) -> Point:
-    """Rank 0 on the left of two, else at the top, and the others clockwise."""
-    turn = math.pi if n <= 2 else -math.pi / 2
-    turn += 2 * math.pi * rank / n
-    return x + wide * math.cos(turn), y + high * math.sin(turn)
+def _way(one: _Card, other: _Card, between: float, aside: float) -> list[Point]:
+    """Where an arrow goes: from the middle of a side to that of another, the shortest way.
+
+    between  the least distance at which two cards of a column have another between them, which the
+             arrow then goes round
+    aside    pixels to the right, for two that wait for each other
+    """
+    if one.x == other.x and abs(one.y - other.y) > between:
+        inner = math.copysign(one.wide / 2 + 3, WIDTH / 2 - one.x)
+        out = one.x + inner + math.copysign(8 + abs(one.y - other.y) / 9, inner)
+        return [(one.x + inner, one.y), (out, one.y), (out, other.y), (one.x + inner, other.y)]
+    ways = [
+        (start, end)
+        for start, out in one.sides()
+        for end, into in other.sides()
+        if _along(start, end, out) > 0 > _along(start, end, into)
+    ]
+    start, end = min(ways, key=lambda way: math.dist(*way))
+    long = math.dist(start, end)
+    x, y = -(end[1] - start[1]) / long * aside, (end[0] - start[0]) / long * aside
+    return [(start[0] + x, start[1] + y), (end[0] + x, end[1] + y)]
 
 
-def _between(one: Point, other: Point, wide: float, aside: float) -> tuple[Point, Point]:
-    """From the edge of one card to that of the other, `aside` pixels to the right of the way."""
-    (a, b), (c, d) = one, other
-    long = math.hypot(c - a, d - b) or 1.0
-    dx, dy = (c - a) / long, (d - b) / long
-    reach = min(
-        (wide / 2 + 4) / abs(dx) if abs(dx) > 1e-9 else math.inf,
-        (_HIGH / 2 + 4) / abs(dy) if abs(dy) > 1e-9 else math.inf,
-    )
-    x, y = -dy * aside, dx * aside
-    return (a + dx * reach + x, b + dy * reach + y), (c - dx * reach + x, d - dy * reach + y)
+def _along(start: Point, end: Point, way: Point) -> float:
+    return (end[0] - start[0]) * way[0] + (end[1] - start[1]) * way[1]
 
 
 def _line(frame: Frame | None) -> tuple[str, str]:

@@ -66,6 +66,13 @@ def test_a_picture_follows_its_slider_is_played_and_outlives_its_kernel(lab):
     cell.get_by_label("one step back").click()
     cell.get_by_label("one step back").click()
     assert float(later.evaluate("box => getComputedStyle(box).opacity")) < 0.5
+    # Its slider lies on the axis: the thumb is where the hand stands
+    moment = cell.get_by_role("slider", name="moment")
+    frame, slider = picture.bounding_box(), moment.bounding_box()
+    scale = frame["width"] / 840
+    assert slider["x"] + 7 == pytest.approx(frame["x"] + 50 * scale, abs=1)
+    assert slider["x"] + slider["width"] - 7 == pytest.approx(frame["x"] + 800 * scale, abs=1)
+    assert slider["y"] + 8 == pytest.approx(frame["y"] + 60 * scale, abs=1)
     cell.get_by_label("play", exact=True).click()
     expect(cell.get_by_label("pause")).to_be_visible()
 
@@ -88,6 +95,8 @@ def test_a_picture_follows_its_slider_is_played_and_outlives_its_kernel(lab):
     assert float(wide.get_attribute("width")) == pytest.approx(2 * before, abs=0.1)
     expect(picture.get_by_text("two", exact=True)).to_be_visible()
     expect(picture.get_by_text("a mark", exact=True)).to_be_hidden()
+    low, high = (float(moment.get_attribute(end)) for end in ("min", "max"))
+    assert high - low == pytest.approx(750 / 2, abs=0.1)  # of what is enlarged
     lab.page.keyboard.press("0")
     assert float(wide.get_attribute("width")) == pytest.approx(before, abs=0.1)
     assert notebook.cell("show").locator("svg.live").count() == 1  # no shortcut of Lab was meant

@@ -1,6 +1,9 @@
 """A deadlock as a picture: who waits for whom, the circle in alarm, and everyone's line."""
 
+import itertools
 import re
+
+import pytest
 
 from course_lib.observe import CommEvent, Frame, Trace
 from course_lib.views.hang import LARGEST, hang
@@ -47,6 +50,49 @@ def test_every_rank_tells_its_operation_and_its_line():
         "rank 2 is still running\nline 40 of work",
     ]
     assert arrows(view) == {(0, 1): False}
+    waits, returned, runs = boxes(view, "rank")
+    assert waits.fill == "pale" != returned.fill == runs.fill
+    assert returned.high < runs.high  # as tall as what stands in it
+
+
+def test_a_chain_of_a_few_stands_in_one_row_from_left_to_right():
+    chain = hang(Trace(4, [waiting(rank, "recv", rank + 1, 4) for rank in range(3)]), {})
+    cards = boxes(chain, "rank")
+    assert len({card.y + card.high / 2 for card in cards}) == 1
+    assert all(one.right < other.x for one, other in itertools.pairwise(cards))
+    # 2 waits for 0, and 0 for 1: the row that has them beside one another
+    other = hang(Trace(3, [waiting(2, "recv", 0, 3), waiting(0, "recv", 1, 3)]), {})
+    assert [card.hint[:6] for card in sorted(boxes(other, "rank"), key=lambda card: card.x)] == [
+        "rank 1", "rank 0", "rank 2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [3, 4, 5, 8])
+def test_in_a_circle_what_stands_beside_each_other_reads_in_order(n):
+    view = hang(Trace(n, [waiting(rank, "recv", (rank + 1) % n, n) for rank in range(n)]), {})
+    cards = boxes(view, "rank")
+    for _, row in itertools.groupby(
+        sorted(cards, key=lambda card: card.y), lambda card: round(card.y)
+    ):
+        ranks = [card.hint[5] for card in sorted(row, key=lambda card: card.x)]
+        assert ranks == sorted(ranks)
+
+
+def test_arrows_go_from_the_middle_of_a_side_to_the_middle_of_a_side():
+    view = hang(Trace(3, [waiting(rank, "recv", (rank + 1) % 3, 3) for rank in range(3)]), {})
+    middles = {
+        (round(x), round(y))
+        for card in boxes(view, "rank")
+        for x, y in (
+            (card.x - 3, card.y + card.high / 2),
+            (card.right + 3, card.y + card.high / 2),
+            (card.x + card.wide / 2, card.y - 3),
+            (card.x + card.wide / 2, card.y + card.high + 3),
+        )
+    }
+    starts = re.findall(r"<polyline points='([\d.]+),([\d.]+) [^>]*><title>rank", view.svg())
+    assert len(starts) == 3
+    assert {(round(float(x)), round(float(y))) for x, y in starts} <= middles
 
 
 def test_a_collective_waits_for_those_who_do_not_call_it():

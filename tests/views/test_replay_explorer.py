@@ -70,7 +70,7 @@ def test_the_widget_offers_nothing_that_would_change_nothing():
     assert offered(TRACE, compute=[]) == everything[:3] + everything[4:]
 
 
-def test_a_share_of_idle_time_is_said_only_of_ranks_that_compute():
+def test_a_share_of_the_time_is_said_only_of_ranks_that_compute():
     alone = replayed(TRACE, compute=[]).text
     assert ", messages only" in alone
     assert "idle" not in alone
@@ -78,7 +78,7 @@ def test_a_share_of_idle_time_is_said_only_of_ranks_that_compute():
     compute = [SimpleNamespace(rank=rank, name="sort", start=0.0, seconds=1.0) for rank in range(4)]
     both = replayed(TRACE, speed=10, compute=compute).text
     assert "devices 10 times as fast as here: " in both
-    assert ", ranks idle " in both
+    assert ", ranks compute " in both
 
 
 def test_what_does_not_fit_together_is_said():

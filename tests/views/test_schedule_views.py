@@ -11,14 +11,22 @@ from course_lib.techniques.schedules import Op, gpipe, interleaved, one_f_one_b,
 from course_lib.views.gantt_chart import gantt_chart
 from course_lib.views.schedule_explorer import KINDS, pipeline_timeline, schedule_explorer
 from course_lib.views.source_lines import function_around
-from tests.views.reading import Moved, boxes, keys, tree, words
+from tests.views.reading import Moved, keys, places, tree, words
+from tests.views.reading import boxes as all_boxes
+
+BUBBLE = "idle (bubble)"
+
+
+def boxes(view, key=None):
+    """All but idle time, or those of a key."""
+    return [box for box in all_boxes(view, key) if key or not box.key.startswith("idle")]
 
 
 def test_every_operation_is_a_box_with_its_microbatch_in_it():
     view = gantt_chart(simulate(one_f_one_b(3, 4)), "mine")
     found = [box.word for box in boxes(view)]
     assert {text: found.count(text) for text in found} == dict.fromkeys("0123", 6)
-    assert keys(view) == ["forward", "backward"]
+    assert keys(view) == ["forward", "backward", BUBBLE]
     assert boxes(view)[0].hint == "rank 0: forward of microbatch 0 on stage 0\n0 to 1"
 
 
@@ -49,6 +57,18 @@ def test_words_are_the_grid_and_the_numbers():
     assert held == "in flight at most, stages 0 to 1: 2 2"
 
 
+@pytest.mark.parametrize("make", [gpipe, one_f_one_b, zb_h1])
+def test_the_bubble_is_drawn_up_to_the_end_and_is_what_the_head_says(make):
+    timeline = simulate(make(4, 8))
+    view = gantt_chart(timeline)
+    row = [box for box in boxes(view, "forward") if box.hint.startswith("rank 3")]
+    unit = row[0].wide + 1  # less the gap between boxes
+    idle = boxes(view, BUBBLE)
+    assert sum(box.wide + 1 for box in idle) == pytest.approx(sum(timeline.idle) * unit, rel=0.01)
+    assert idle[0].fill == "pale"
+    assert "rank 3: idle (bubble)\n0 to 3" in [box.hint for box in idle]
+
+
 def test_timelines_side_by_side_share_one_scale():
     view = gantt_chart({"a": simulate(gpipe(2, 2)), "b": simulate(gpipe(2, 4))})
     assert len(boxes(view)) == 2 * 2 * 2 + 2 * 2 * 4
@@ -61,7 +81,7 @@ def test_chunks_have_colours_where_a_rank_has_several():
     assert [word for word in words(view) if "holds" in word] == ["holds 2", "holds 1.5"]
     assert {box.word for box in boxes(view)} == {"0", "1"}
     assert keys(view) == [
-        "forward, chunk 0", "forward, chunk 1", "backward, chunk 0", "backward, chunk 1",
+        "forward, chunk 0", "forward, chunk 1", "backward, chunk 0", "backward, chunk 1", BUBBLE,
     ]  # fmt: skip
     assert len({box.fill for box in boxes(view)}) == 4
 
@@ -74,9 +94,27 @@ def test_ranks_that_do_the_same_share_a_row():
     assert boxes(view)[0].hint.startswith("ranks 0-2: work")
 
 
-def test_messages_alone_have_no_grid_of_dots():
-    sent = Track(0, "send", [0.0], [1.0], ["send to 1"])
-    assert gantt_chart(Timeline(2, [sent]), "a step").text == ("a step: 1 time unit, messages only")
+def test_messages_alone_have_no_grid_of_dots_no_lane_of_computation_and_nothing_idle():
+    sent = Track(0, "send", [0.0, 1.0], [1.0, 2.0], ["send to 1"] * 2)
+    view = gantt_chart(Timeline(2, [sent]), "a step")
+    assert view.text == "a step: 2 time units, messages only"
+    assert keys(view) == ["sent"]
+    one, other = boxes(view, "sent")
+    assert one.high > 10
+    assert other.x - one.right == pytest.approx(1, abs=0.02)
+    ((_, y),) = places(view)["rank 0"]
+    assert one.y < y < one.y + one.high  # its name stands beside it
+
+
+def test_a_rank_that_sends_is_not_called_idle():
+    work = Track(0, COMPUTE, [0], [1], ["train"])
+    sent = Track(0, "send", [1], [4], ["send to 1"])
+    view = gantt_chart(Timeline(2, [work, sent]))
+    assert view.text.splitlines()[0] == "4 time units, ranks compute 12.5% of the time"
+    assert keys(view) == ["computation", "sent"]
+    alone = gantt_chart(Timeline(2, [work]))
+    assert "ranks idle 50.0% of the time" in alone.text
+    assert keys(alone) == ["computation", "idle"]
 
 
 def test_measured_times_are_told_by_their_order():
@@ -103,7 +141,7 @@ def test_recordings_have_seconds_names_and_wires():
     assert len(boxes(view)) == 5
     assert {*words(view)} > {"forward", "backward", "rank 0", "rank 1", "2 ms"}
     assert "time; a number in a box is a microbatch" in words(view)
-    assert keys(view) == ["forward", "computation", "sent", "received"]
+    assert keys(view) == ["forward", "computation", "sent", "received", BUBBLE]
     assert "from rank 0 to rank 1" in view.svg()
 
 

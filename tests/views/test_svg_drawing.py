@@ -72,10 +72,7 @@ def test_a_picture_carries_only_the_scripts_that_it_has_a_use_for():
     with stepped.group("frame", "first"):
         stepped.text(0, 0, "words")
     found = [
-        [
-            part in View(picture, "words").html()
-            for part in ("player(", "course-detail", "courseFrame")
-        ]
+        [part in View(picture, "words").html() for part in ("player(", "showSource", "courseFrame")]
         for picture in (plain, played, stepped)
     ]
     assert found == [[False, False, False], [True, True, False], [True, False, True]]

@@ -4,7 +4,7 @@ const frames = [...svg.querySelectorAll(".frame")];
 const count = frames.length;
 svg.querySelector(".still").style.display = "none";
 const before = area?.courseFrame?.count === count ? area.courseFrame.shown : 0;
-const go = player(0, count - 1, frames.map((_, k) => k), 1.2 * count, 1, (k) => {
+const { go } = player(0, count - 1, frames.map((_, k) => k), 1.2 * count, 1, (k) => {
   frames.forEach((frame, place) => { frame.style.display = place === k ? "" : "none"; });
   if (area) area.courseFrame = { count, shown: k };
   return frames[k].dataset.name;

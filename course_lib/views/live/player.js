@@ -2,24 +2,22 @@
 const WIDE = svg.getAttribute("width");
 const bar = document.createElement("div");
 bar.className = "course-player";
-bar.style.cssText = `display:flex;gap:6px;align-items:center;padding:2px 4px;font-size:12px`;
 const button = (sign, name, act) => {
   const made = document.createElement("button");
   made.type = "button";
   made.textContent = sign;
   made.title = name;
   made.setAttribute("aria-label", name);
-  made.style.cssText = "min-width:30px;cursor:pointer";
   made.onclick = act;
   bar.append(made);
   return made;
 };
 const player = (first, last, marks, seconds, step, show) => {
-  let playing = 0;
-  const now = () => +scrub.value;
+  let playing = 0, now = last;
   const go = (moment) => {
-    scrub.value = moment;
+    now = moment;
     clock.textContent = show(moment);
+    scrub.value = moment;
     scrub.setAttribute("aria-valuetext", clock.textContent);
   };
   const stop = () => {
@@ -33,7 +31,7 @@ const player = (first, last, marks, seconds, step, show) => {
     start.textContent = "❚❚";
     start.setAttribute("aria-label", "pause");
     let before = performance.now();
-    let moment = now() >= last ? first : now();
+    let moment = now >= last ? first : now;
     const tick = (time) => {
       if (!room.isConnected) return;
       moment += ((last - first) * (time - before)) / (1000 * seconds);
@@ -44,16 +42,16 @@ const player = (first, last, marks, seconds, step, show) => {
     };
     playing = requestAnimationFrame(tick);
   });
-  button("◂", "one step back", () => { stop(); go(marks.findLast((mark) => mark < now() - 0.02) ?? first); });
-  button("▸", "one step on", () => { stop(); go(marks.find((mark) => mark > now() + 0.02) ?? last); });
+  button("◂", "one step back", () => { stop(); go(marks.findLast((mark) => mark < now - 0.02) ?? first); });
+  button("▸", "one step on", () => { stop(); go(marks.find((mark) => mark > now + 0.02) ?? last); });
   const scrub = document.createElement("input");
-  Object.assign(scrub, { type: "range", min: first, max: last, step: step || "any" });
-  scrub.style.cssText = "flex:1;min-width:120px;accent-color:#0072b2";
+  Object.assign(scrub, { type: "range", className: "course-moment", min: first, max: last, step: step || "any" });
+  scrub.style.cssText = "flex:1;min-width:120px";
   scrub.setAttribute("aria-label", "moment");
-  scrub.oninput = () => { stop(); go(now()); };
+  scrub.oninput = () => { stop(); go(+scrub.value); };
   const clock = document.createElement("span");
-  clock.style.cssText = "min-width:11em;text-align:right;color:var(--jp-content-font-color1,inherit);font-variant-numeric:tabular-nums";
+  clock.style.cssText = "min-width:9em;font-variant-numeric:tabular-nums";
   bar.append(scrub, clock);
   room.append(bar);
-  return go;
+  return { go, scrub };
 };

@@ -107,6 +107,8 @@ const place = () => {
     line.setAttribute("transform", `translate(${at(x) - x},0)`);
     line.style.display = at(x) > right + 1 ? "none" : "";
   }
+  sized(scrub, { min: low, max: high });
+  scrub.value = moment;
   drawScale();
   drawMoment();
   svg.style.touchAction = low === left && high === right ? "" : "pan-y";
@@ -133,8 +135,14 @@ const centre = () => {
   const about = chosen ? (chosen.from + chosen.to) / 2 : moment;
   return about > low && about < high ? about : (low + high) / 2;
 };
-const go = player(left, right, marks, 8, 0, showMoment);
-button("−", "zoom out", () => zoom(1 / 2, centre()));
+const { go, scrub } = player(left, right, marks, 8, 0, showMoment);
+// Its slider lies on the axis, where the thumb is the time.
+const GRIP = 7; // pixels, half a thumb
+const [across, wide] = [left, right - left].map((pixels) => `${(100 * pixels) / WIDE}%`);
+scrub.style.cssText = `position:absolute;left:calc(${across} - ${GRIP}px);width:calc(${wide} + ${2 * GRIP}px);` +
+  `top:calc(${(100 * bottom) / svg.getAttribute("height")}% - 8px);--rail:none`;
+stage.append(scrub);
+button("−", "zoom out", () => zoom(1 / 2, centre())).style.marginLeft = "auto";
 button("+", "zoom in", () => zoom(2, centre()));
 button("↔", "the whole run", () => zoom(1e-9, left));
 go(right);
@@ -148,7 +156,7 @@ if (kept?.axis === axis) {
 const detail = document.createElement("div");
 detail.className = "course-detail";
 detail.setAttribute("aria-live", "polite");
-detail.style.cssText = `padding:2px 4px;font-size:12px;color:var(--jp-content-font-color1,inherit)`;
+detail.style.padding = "0 4px 2px";
 room.append(detail);
 const say = (text, style = "", tag = "div") => {
   const made = document.createElement(tag);
@@ -177,7 +185,6 @@ const showSource = (which, line) => {
     const jump = document.createElement("button");
     jump.type = "button";
     jump.textContent = "show it in its cell";
-    jump.style.cursor = "pointer";
     jump.onclick = () => {
       found.scrollIntoView({ block: "center" });
       found.animate([{ background: "#e69f00" }, { background: "#e69f00" }, { background: "transparent" }], 2500);
@@ -203,8 +210,7 @@ const choose = (each) => {
   chosen = each;
   detail.replaceChildren();
   if (!chosen) {
-    const words = "What a box is: click it, or Tab to the picture and press arrow keys. Zoom: + and −, or Ctrl and " +
-      "the wheel. Move: drag, or Shift and arrows.";
+    const words = "Click a box, or press an arrow key, to see what it is. Zoom with + and −, move by dragging.";
     return say(words, "color:var(--jp-content-font-color2,#666);font-size:11px");
   }
   for (const rect of chosen.rects) Object.assign(rect.style, { stroke: "var(--ink)", strokeWidth: "2.5px" });
