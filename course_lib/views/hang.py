@@ -11,7 +11,7 @@ from course_lib.observe.wait_cycle import awaited, wait_cycle
 from course_lib.text import listed
 
 from .palette import WAITS, Fill
-from .svg_drawing import SMALL, WIDTH, Picture, Point, width, wrapped
+from .svg_drawing import SMALL, WIDTH, Picture, Point, width
 from .view import View
 
 LARGEST = 12  # ranks whose lines can be read
@@ -93,7 +93,10 @@ def _draw(
     if circle:
         title = f"who waits for whom: ranks {listed(sorted(circle))} in a circle, so none goes on"
     else:
-        pairs = (f"rank {one} for {_ranks(others)}" for one, others in edges.items())
+        waiting: dict[str, list[int]] = {}
+        for one, others in edges.items():
+            waiting.setdefault(_ranks(others), []).append(one)
+        pairs = (f"{_ranks(ones)} for {others}" for others, ones in waiting.items())
         title = f"who waits for whom: {', '.join(pairs)}"
     picture = Picture(title)
     cards = _placed(edges, doing, frames, picture.height + 12)
@@ -143,7 +146,9 @@ def _placed(
     wide = min(_WIDE, (WIDTH - 8 + _APART) / n - _APART) if row else _WIDE
     lines = {}
     for rank, what in doing.items():
-        head = wrapped(f"rank {rank} {what}", wide - 14, SMALL, bold=True)[:2]
+        head = [f"rank {rank} {what}"]
+        if width(head[0], SMALL, bold=True) > wide - 14:
+            head = [f"rank {rank}", what]
         lines[rank] = (*head, *filter(None, _line(frames.get(rank))))
     tallest = max(_Card(each, 0, 0, wide).high for each in lines.values())
     if row:

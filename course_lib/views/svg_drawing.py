@@ -188,11 +188,11 @@ class Picture:
 
     def text(
         self, x: float, y: float, words: str, size: float = SIZE, anchor: Anchor = "start",
-        bold: bool = False, ink: str = "",
+        bold: bool = False, ink: str = "", turned: bool = False,
     ) -> None:  # fmt: skip
-        """Words, whose middle height is at y."""
+        """Words, whose middle height is at y. turned: read from below, about the same point."""
         if words:
-            self._parts.append(_text(x, y, words, size, anchor, bold, ink))
+            self._parts.append(_text(x, y, words, size, anchor, bold, ink, turned))
 
     def paragraph(self, x: float, y: float, words: str, room: float, size: float = SIZE) -> float:
         """Words in lines; returns where the next line would stand."""
@@ -272,12 +272,14 @@ class Picture:
 
 
 def _text(
-    x: float, y: float, words: str, size: float, anchor: str, bold: bool, ink: str
+    x: float, y: float, words: str, size: float, anchor: str, bold: bool, ink: str,
+    turned: bool = False,
 ) -> str:  # fmt: skip
     style = "" if anchor == "start" else f" text-anchor='{anchor}'"
     style += "" if size == SIZE else f" font-size='{_n(size)}'"
     style += " font-weight='bold'" if bold else ""
     style += f" style='fill:{_css(ink)}'" if ink else ""
+    style += f" transform='rotate(-90 {_n(x)} {_n(y)})'" if turned else ""
     return f"<text x='{_n(x)}' y='{_n(y + 0.36 * size)}'{style}>{escape(words)}</text>"
 
 

@@ -99,6 +99,7 @@ def test_a_collective_waits_for_those_who_do_not_call_it():
     trace = Trace(3, [waiting(rank, "all_reduce", None, 3) for rank in (0, 2)])
     view = hang(trace, {})
     assert arrows(view) == {(0, 1): False, (2, 1): False}
+    assert view.picture.title == "who waits for whom: ranks 0 and 2 for rank 1"
     assert "rank 0 waits in all_reduce" in boxes(view)[0].hint
 
 

@@ -30,6 +30,17 @@ def test_bars_count_tensors():
     assert view.picture.title == "through rank 0: rank 0 sends most, 3 tensors"
 
 
+def test_what_is_counted_and_who_a_rank_is_can_have_names():
+    view = traffic_bars(RUNS, per_tensor=4_000, unit="models", ranks={0: "the server"})
+    assert view.picture.title == "through rank 0: the server sends most, 3 models"
+    assert {"models sent", "the server", "rank 1"} < {*words(view)}
+    header, naive, _ = view.text.splitlines()
+    assert " ".join(header.split()) == "models sent the server rank 1 rank 2 rank 3"
+    assert header.index("the server") + len("the server") == naive.index("3") + 1
+    with pytest.raises(ValueError, match="rank 4 has a name, and there are 4 ranks"):
+        traffic_bars(RUNS, ranks={4: "the server"})
+
+
 def test_bars_count_bytes_without_a_tensor_to_count_by():
     view = traffic_bars(RUNS)
     assert boxes(view)[0].hint == "through rank 0, rank 0: 12 kB"
