@@ -1,9 +1,9 @@
 """The values of a recorded run on their way: who sends which numbers to whom, round by round.
 
 A row for each rank, and time from left to right: what it put in, each block of values that arrives,
-in the colour of the rank that it comes from, and what it has in the end. Rounds are counted, not
-measured: an operation belongs to the round after all that its ranks had finished before they
-called it.
+in the colour of the rank that it comes from, and what it has in the end: in the same colours, as
+far as it arrived like that, and grey where it was computed. Rounds are counted, not measured: an
+operation belongs to the round after all that its ranks had finished before they called it.
 """
 
 import itertools
@@ -103,6 +103,18 @@ def moving_values(
     return View(_draw(run, head), _text(run, head))
 
 
+def origins(run: Motion, rank: int) -> list[int | None]:
+    """For each value that a rank has in the end: from which rank it has it as it is.
+
+    None where it never arrived like that: it is a sum, or was computed from what arrived.
+    """
+    known: dict[float, int | None] = dict.fromkeys(run.before[rank], rank)
+    for move in run.moves:
+        if move.target == rank:
+            known |= dict.fromkeys(move.values, move.source)
+    return [known.get(value) for value in run.after[rank]]
+
+
 def moving_explorer(runs: Mapping[str, tuple]) -> Explorer:
     """One of several runs; each as the arguments of `moving_values`, by name."""
     names = list(runs)
@@ -113,7 +125,7 @@ def moving_explorer(runs: Mapping[str, tuple]) -> Explorer:
 
     ranks = max(trace.world_size for trace, *_ in runs.values())
     height = 110 + ranks * _ROW
-    return explore(chosen, height=height, run=Control(names, "what is called"))
+    return explore(chosen, height=height, run=Control(names, "collective"))
 
 
 # ------------------------------------------------------------------------------------------------
@@ -229,8 +241,8 @@ def _draw(run: Motion, title: str) -> Picture:
         picture.line([(_LEFT, y + _ROW - 2), (WIDTH - 8, y + _ROW - 2)], "line", 0.8)
         for x, values, what in ((_LEFT, had, "puts in"), (last + 8, has, "has in the end")):
             hint = f"rank {rank} {what} {_said(values)}"
-            fill = RANKS[rank] if x == _LEFT else QUIET
-            _block(picture, x, y, _ENDS - 12, values, fill, hint)
+            owners = [rank] * len(values) if x == _LEFT else origins(run, rank)
+            _parted(picture, x, y, _ENDS - 12, values, owners, hint)
     _moves(picture, run, field)
     word = "round " if run.rounds <= 8 else ""  # else they would run into each other
     field.marks_below(
@@ -238,9 +250,26 @@ def _draw(run: Motion, title: str) -> Picture:
     )
     picture.player(first, last, top, bottom, counted(run.rounds, "round"))
     fills = {f"from rank {rank}": fill for rank, fill in enumerate(RANKS[:ranks])}
-    sums = any(move.source is None for move in run.moves)
-    picture.key(fills | ({"from all ranks": QUIET} if sums else {}))
+    if any(move.source is None for move in run.moves):
+        fills["from all ranks"] = QUIET
+    elif any(None in origins(run, rank) for rank in range(ranks)):
+        fills["computed"] = QUIET
+    picture.key(fills)
     return picture
+
+
+def _parted(
+    picture: Picture, x: float, y: float, wide: float, values: Values,
+    owners: Sequence[int | None], hint: str,
+) -> None:  # fmt: skip
+    """A block whose parts have the colours of their owners, and are as wide as they hold values."""
+    parts = itertools.groupby(zip(owners, values, strict=True), lambda pair: pair[0])
+    each = wide / (len(values) or 1)
+    for owner, pairs in parts:
+        held = [value for _, value in pairs]
+        fill = QUIET if owner is None else RANKS[owner]
+        _block(picture, x, y, each * len(held) - 1, held, fill, hint)
+        x += each * len(held)
 
 
 def _moves(picture: Picture, run: Motion, field: Field) -> None:
@@ -282,7 +311,7 @@ def _block(
     picture: Picture, x: float, y: float, wide: float, values: Values, fill: Fill, hint: str,
     key: str = "", line: str = "",
 ) -> None:  # fmt: skip
-    word, room = _said(values), wide - 4
+    word, room = _said(values), wide - (4 if len(values) > 1 else 2)
     size = next((size for size in _SIZES if width(word, size) < room), 0.0)
     if not size and len(values) > 1:  # the rest is told by the pointer, and on a larger picture
         word, size = f"{values[0]:g} …", SMALL if width(f"{values[0]:g} …", SMALL) < room else 0.0

@@ -117,8 +117,11 @@ def _done(tasks: Sequence[Task], worker: int, end: float) -> int:
 
 def _head(name: str, tasks: Sequence[Task], says: Says, end: float) -> str:
     most = max(_number(task, says) for task in tasks)
-    what = f"{counted(most, 'task')} ahead" if says == "lead" else f"{counted(most, 'step')} stale"
-    return f"{name}: {_waiting(tasks, end):.0%} of the time spent waiting, at most {what}"
+    if says == "lead":
+        what = f"at most {counted(most, 'task')} ahead" if most else "nobody ahead"
+    else:
+        what = f"pushes at most {counted(most, 'step')} stale" if most else "no push stale"
+    return f"{name}: {_waiting(tasks, end):.0%} of the time spent waiting, {what}"
 
 
 def _text(name: str, tasks: Sequence[Task], says: Says, end: float) -> str:
@@ -144,8 +147,8 @@ def _draw(shown: Mapping[str, Sequence[Task]], says: Says, end: float, unit: flo
         picture, _LEFT, top, right - _LEFT, picture.height - top, (0, end / unit), (0, 1)
     )  # fmt: skip
     marks = whole_numbers(0, end / unit, 8)
-    field.marks_below(marks, "time, in tasks of a fast worker")
-    picture.player(_LEFT, right, top, field.bottom, f"{end / unit:g} tasks")
+    field.marks_below(marks, "time; a fast worker takes 1 unit for a task")
+    picture.player(_LEFT, right, top, field.bottom, f"{end / unit:g} units")
     picture.key({f"computes; {_SAID[says]}": shade(0.5), "waits": WAITS})
     return picture
 
@@ -167,7 +170,7 @@ def _rows(
             since = task.begin - task.waited
             hint = f"worker {task.worker} waits\n{since / unit:.3g} to {task.begin / unit:.3g}"
             x = _LEFT + since * pixels
-            # Low: who waits should not be the loudest on a dark page
+            # Low: who computes is what the eye should find
             picture.box(x, y + 6, (begin - since) * pixels, _ROW - 12, WAITS, hint, key="waits")
         if stop <= begin:
             continue

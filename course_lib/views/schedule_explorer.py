@@ -128,21 +128,18 @@ def schedule_explorer(own: Own | MakeTable | None = None, **start: Any) -> Explo
 
     return explore(
         functools.partial(pipeline_timeline, own=named, **start),
-        height=350,
+        height=330,
         kind=Control(kinds, "schedule"),
         beside=Control([NOTHING, *kinds], "beside it"),
-        p=Control([1, 2, 3, 4, 6, 8], "p = ranks"),
-        m=Control([1, 2, 3, 4, 6, 8, 12, 16, 24, 32], "m = microbatches"),
-        v=Control(
-            [1, 2, 3, 4], "v = stages per rank", when=lambda now: "interleaved" in shown(now)
-        ),
-        forward=Control([0.5, 1, 2], "forward", "time units"),
-        backward=Control([1, 2, 3, 4], "backward", "time units"),
+        p=Control([1, 2, 3, 4, 6, 8], "ranks p"),
+        m=Control([1, 2, 3, 4, 6, 8, 12, 16, 24, 32], "microbatches m"),
+        v=Control([1, 2, 3, 4], "stages per rank v", when=lambda now: "interleaved" in shown(now)),
+        forward=Control([0.5, 1, 2], "time of a forward"),
+        backward=Control([1, 2, 3, 4], "time of a backward"),
         weight=Control(
             [0.5, 1, 1.5],
-            "weight gradient of it",
-            "time units",
+            "of it for weight gradients",
             when=lambda now: not shown(now).isdisjoint(["ZB-H1", *named]),
         ),
-        send=Control([0, 0.1, 0.25, 0.5, 1], "a message", "time units"),
+        send=Control([0, 0.1, 0.25, 0.5, 1], "time of a message"),
     )

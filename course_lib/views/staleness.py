@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from course_lib.text import counted
+
 from .charts import Field, round_numbers, whole_numbers
 from .palette import PAPER, WAITS, Fill
 from .svg_drawing import SMALL, WIDTH, Picture, width
@@ -21,7 +23,7 @@ from .widgets import Control, Explorer, explore
 _FILLS = {"computes": Fill("#0072b2", ink=PAPER), "waits": WAITS}
 _STALE = Fill("#d55e00")
 HORIZON = 40.0  # tasks of a fast worker that are shown
-_ALL, _MOST = 232, 44  # pixels that workers share, and of one at most
+_ALL, _MOST = 232, 58  # pixels that workers share, and of one at most
 
 
 @dataclass
@@ -86,7 +88,8 @@ def staleness(
     randomness: a task takes up to so many times longer, drawn anew (and alike) for each.
     """
     played = play(workers, bound, durations(slowest, randomness))
-    return View(_draw(played), _text(played, bound))
+    settings = _settings(slowest, bound, randomness)
+    return View(_draw(played, settings), _text(played, settings))
 
 
 def durations(slowest: float, randomness: float) -> Callable[[int, int], float]:
@@ -126,26 +129,36 @@ def _summary(played: Play) -> str:
     mean = sum(played.staleness) / len(played.staleness) if played.staleness else 0.0
     return (
         f"{len(played.staleness)} pushes in {played.horizon:g} units of time, workers wait "
-        f"{played.idle_fraction:.1%} of the time, staleness {mean:.1f} on average and "
+        f"{played.idle_fraction:.0%} of it, staleness {mean:.1f} on average and "
         f"{max(played.staleness, default=0)} at most"
     )
 
 
 def _name(bound: float) -> str:
     names = {0: "sequential (bound 0)", math.inf: "eventual (no bound)"}
-    return names.get(bound, f"bounded delay, {bound:g}")
+    return names.get(bound, f"bounded delay (bound {bound:g})")
 
 
-def _text(played: Play, bound: float) -> str:
-    lines = [f"{_name(bound)}: {_summary(played)}"]
-    lines += [f"worker {worker}: {tasks} tasks" for worker, tasks in enumerate(played.finished)]
+def _settings(slowest: float, bound: float, randomness: float) -> str:
+    """What was chosen: "bounded delay, 2; worker 0 slower by 4x"."""
+    words = [_name(bound), f"worker 0 {slowest:g}x slower" if slowest != 1 else "equal workers"]
+    if randomness:
+        words.append(f"tasks up to {randomness:.0%} longer")
+    return ", ".join(words)
+
+
+def _text(played: Play, settings: str) -> str:
+    lines = [f"{settings}: {_summary(played)}"]
+    lines += [
+        f"worker {worker}: {counted(tasks, 'task')}" for worker, tasks in enumerate(played.finished)
+    ]
     lines.append("staleness: pushes")
     lines += [f"{stale:9}: {n}" for stale, n in sorted(Counter(played.staleness).items())]
     return "\n".join(lines)
 
 
-def _draw(played: Play) -> Picture:
-    picture = Picture(_summary(played))
+def _draw(played: Play, settings: str) -> Picture:
+    picture = Picture(f"{settings}: {_summary(played)}")
     tall = min(_MOST, _ALL / played.workers)
     left, top = 84, picture.height + 4
     pixels = (WIDTH - 14 - left) / played.horizon
@@ -168,8 +181,8 @@ def _draw(played: Play) -> Picture:
     bottom = top + tall * played.workers
     time = Field(picture, left, top, WIDTH - 14 - left, bottom - top, (0, played.horizon), (0, 1))
     marks = round_numbers(0, played.horizon, 8, "{:g}".format)
-    time.marks_below(marks, "time, in tasks of a fast worker")
-    picture.player(left, time.right, top, bottom, f"{played.horizon:g} tasks")
+    time.marks_below(marks, "time; a fast worker takes 1 unit for a task")
+    picture.player(left, time.right, top, bottom, f"{played.horizon:g} units")
     picture.key({"computes; the number is the task": _FILLS["computes"], "waits": _FILLS["waits"]})
     counts = Counter(played.staleness)
     most, highest = max(counts, default=0), 1.1 * max(counts.values(), default=1)

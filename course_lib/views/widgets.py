@@ -111,12 +111,14 @@ class Explorer(View):
         return controls._repr_mimebundle_() | {"text/plain": self._said()}, _bundle(self)
 
     def _said(self) -> str:
-        """The controls without a kernel."""
-        labels = (
-            control.label or name.replace("_", " ") for name, control in self._controls.items()
+        """The controls without a kernel: what is shown, and that it could be something else."""
+        words = "; ".join(
+            f"{_label(name, control)} = {control.said(self._start[name])}"
+            for name, control in self._controls.items()
+            if control.when is None or control.when(self._start)
         )
-        words = f"With a running kernel you can change: {', '.join(labels)}."
-        return textwrap.fill(words, _LINE)  # JupyterLab breaks long lines anywhere
+        shown = textwrap.fill(f"Shown: {words}.", _LINE)  # JupyterLab breaks long lines anywhere
+        return f"{shown}\nWith a running kernel you can change this here."
 
     def controls(self) -> tuple[Any, Callable[[Callable[[View], None]], None]]:
         """The widgets, and what takes the function to call with each new view.
@@ -156,6 +158,10 @@ def _bundle(view: View) -> dict[str, str]:
     return view._repr_mimebundle_()
 
 
+def _label(name: str, control: Control) -> str:
+    return control.label or name.replace("_", " ")
+
+
 def _enable(
     widgets: Mapping[str, Any], controls: Mapping[str, Control], values: Mapping[str, Any]
 ) -> None:
@@ -171,7 +177,7 @@ def _widget(ipywidgets: Any, name: str, control: Control, start: Any) -> Any:
     common = {
         "options": options,
         "value": start,
-        "description": control.label or name.replace("_", " "),
+        "description": _label(name, control),
         "style": {"description_width": "initial"},
     }
     layout = {"margin": "2px 24px 2px 0"}

@@ -38,16 +38,20 @@ def tree(view: View) -> ElementTree.Element:
 
 def boxes(view: View, key: str | None = None) -> list[Box]:
     """All that stand for something, or those that stand for `key`."""
+    return [box for box in every_box(view) if box.key and key in (None, box.key)]
+
+
+def every_box(view: View) -> list[Box]:
+    """All that are no key, also those without a name of their own."""
     found = []
     for group in tree(view).iter(f"{_SVG}g"):
         name = group.get("data-key", "")
         rect = group.find(f"{_SVG}rect")
-        if group.get("class") != "b" or rect is None or not name or name == "key":
+        if group.get("class") != "b" or rect is None or name == "key":
             continue
-        if key in (None, name):
-            place = (float(rect.get(side)) for side in ("x", "y", "width", "height"))
-            told = (group.findtext(f"{_SVG}{tag}") or "" for tag in ("title", "text"))
-            found.append(Box(*place, _fill(rect), *told, name, float(rect.get("fill-opacity", 1))))
+        place = (float(rect.get(side)) for side in ("x", "y", "width", "height"))
+        told = (group.findtext(f"{_SVG}{tag}") or "" for tag in ("title", "text"))
+        found.append(Box(*place, _fill(rect), *told, name, float(rect.get("fill-opacity", 1))))
     return found
 
 

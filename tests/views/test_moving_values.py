@@ -7,8 +7,9 @@ from torch.profiler import record_function
 
 from course_lib.observe import arrivals
 from course_lib.ranks import run_ranks
-from course_lib.views.moving_values import motion, moving_values
-from tests.views.reading import boxes
+from course_lib.views.moving_values import motion, moving_values, origins
+from course_lib.views.palette import RANKS
+from tests.views.reading import boxes, every_box, keys
 
 N = 3
 
@@ -142,6 +143,27 @@ def test_the_picture_has_a_block_for_each_move_and_the_line_that_received_it(mov
         "rank 1 has 0",
         "rank 2 has 0",
     ]
+
+
+def end_fills(view, rank):
+    found = [box for box in every_box(view) if box.hint.startswith(f"rank {rank} has in the end")]
+    return [box.fill for box in sorted(found, key=lambda box: box.x)]
+
+
+def test_what_arrived_as_it_is_keeps_its_colour_to_the_end(moved):
+    colors = [fill.color for fill in RANKS[:N]]
+    for rank in range(N):
+        assert end_fills(moving_values(*moved["gathered"]), rank) == colors
+    # Each has what its left neighbour put in, and after a sum nobody's
+    assert end_fills(moving_values(*moved["shift"]), 0) == [colors[2]]
+    assert end_fills(moving_values(*moved["summed"]), 0) == ["grey"]
+    # From rank 1, which has it from rank 0: the block that arrived has that colour too
+    assert origins(motion(*moved["chain"]), 2) == [1]
+    assert keys(moving_values(*moved["summed"]))[-1] == "from all ranks"
+    trace, before, arrived, after = moved["chain"]
+    doubled = moving_values(trace, before, arrived, [[2 * v + 1 for v in has] for has in after])
+    assert keys(doubled)[-1] == "computed"
+    assert end_fills(doubled, 2) == ["grey"]
 
 
 def test_numbers_of_ranks_must_agree(moved):

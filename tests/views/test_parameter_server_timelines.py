@@ -36,14 +36,14 @@ def test_a_task_begins_when_its_worker_has_waited_and_ends_when_it_has_cost():
 @pytest.mark.parametrize(
     ("says", "numbers", "most", "drawn"),
     [
-        ("lead", ("0 1 1", "0 0"), "1 task ahead", "00110"),
-        ("staleness", ("0 0 1", "2 1"), "2 steps stale", "02011"),
+        ("lead", ("0 1 1", "0 0"), "at most 1 task ahead", "00110"),
+        ("staleness", ("0 0 1", "2 1"), "pushes at most 2 steps stale", "02011"),
     ],
 )
 def test_boxes_and_words_say_the_same(says, numbers, most, drawn):
     view = parameter_server_timelines({"bound 1": (report(), cost)}, says, until=6)
     head, _, *rows = view.text.splitlines()
-    assert head == f"bound 1: 25% of the time spent waiting, at most {most}"
+    assert head == f"bound 1: 25% of the time spent waiting, {most}"
     assert [row.split(maxsplit=3) for row in rows] == [
         ["worker", "0", "3", numbers[0]],
         ["worker", "1", "2", numbers[1]],
@@ -52,6 +52,18 @@ def test_boxes_and_words_say_the_same(says, numbers, most, drawn):
     assert "".join(box.word for box in computes) == drawn
     unit = computes[0].wide + 1  # less the gap
     assert sum(box.wide for box in waits) == pytest.approx(3 * unit, abs=0.1)
+
+
+def test_where_nobody_is_ahead_it_is_said_so():
+    even = SimpleNamespace(
+        starts=[SimpleNamespace(worker=w, task=0, lead=0, waited=0) for w in range(2)],
+        steps=[SimpleNamespace(worker=w, task=0, staleness=0) for w in range(2)],
+    )
+    runs = {"equal": (even, lambda worker: 1)}
+    assert "0% of the time spent waiting, nobody ahead" in (
+        parameter_server_timelines(runs, "lead", until=1).text
+    )
+    assert ", no push stale" in parameter_server_timelines(runs, "staleness", until=1).text
 
 
 def test_what_cannot_be_shown_is_refused():

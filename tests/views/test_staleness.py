@@ -56,7 +56,9 @@ def test_a_larger_bound_means_less_waiting_and_more_staleness() -> None:
 def test_the_text_has_the_numbers_of_the_picture() -> None:
     view = staleness(workers=2, slowest=4, bound=0)
     first, *lines = view.text.splitlines()
-    assert first.startswith("sequential (bound 0): 20 pushes in 40 units of time, workers wait")
+    settings = "sequential (bound 0), worker 0 4x slower"
+    assert first.startswith(f"{settings}: 20 pushes in 40 units of time, workers wait 38% of it")
+    assert view.picture.title == first
     assert lines == [
         "worker 0: 10 tasks",
         "worker 1: 10 tasks",
@@ -67,7 +69,8 @@ def test_the_text_has_the_numbers_of_the_picture() -> None:
 
 def test_the_explorer_draws_every_extreme() -> None:
     explorer = staleness_explorer()
-    assert "bounded delay, 2" in explorer.text
+    assert "bounded delay (bound 2), worker 0 4x slower" in explorer.text
+    assert ", equal workers, tasks up to 50% longer: " in staleness(4, 1, 2, 0.5).text
     for workers in (1, 8):
         for bound in (0, math.inf):
             assert boxes(staleness(workers, 8, bound, 3.0), "computes")

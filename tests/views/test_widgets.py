@@ -59,9 +59,22 @@ def test_pictures_leave_room_for_the_tallest():
 def test_controls_and_picture_are_two_outputs():
     controls, picture = explore(draw, ranks=[2, 4], alpha=[1, 10]).bundles()
     assert WIDGET in controls
-    assert controls["text/plain"] == "With a running kernel you can change: ranks, alpha."
+    assert controls["text/plain"] == (
+        "Shown: ranks = 4; alpha = 1.\nWith a running kernel you can change this here."
+    )
     assert picture["text/plain"] == "4 ranks, alpha 1"
     assert shown_in(picture) == draw().svg()
+
+
+def test_without_a_kernel_only_what_matters_for_the_picture_is_said():
+    units = Control([1, 2], "size of it", "MB", names={2: "all"})
+    off = Control([1, 10], when=lambda now: now["ranks"] > 4)
+
+    def drawn(ranks=4, alpha=1, size=2):
+        return draw(ranks, alpha)
+
+    controls, _ = explore(drawn, ranks=[2, 4, 8], alpha=off, size=units).bundles()
+    assert controls["text/plain"].splitlines()[0] == "Shown: ranks = 4; size of it = all."
 
 
 def test_in_a_notebook_the_second_output_follows_the_first():
