@@ -28,7 +28,8 @@ class Ranking:
     slower: float
 
     def __str__(self) -> str:
-        return f"{self.place} of {self.tried}, {self.slower:+.0%}"
+        first = f"{self.place} of {self.tried}"
+        return first if self.place == 1 else f"{first}, {self.slower:.0%} slower"
 
 
 def error(run: Run, plan: Plan | None = None) -> float:

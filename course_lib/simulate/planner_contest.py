@@ -143,8 +143,9 @@ def leaderboard(price: Price, name: str = "yours", requests: Sequence[Request] =
     }
     rows = [_row(who, entry, requests) for who, entry in entries.items()]
     rows.sort(key=lambda row: row[0])
-    head = ("", "same order", "first choice slower by", "published: order", "slower by")
-    return table([head, *(row[1] for row in rows)])
+    judge = ("against", "this library's planner", "", "published runs", "")
+    scores = ("rank correlation", "first choice slower by")
+    return table([judge, ("planner", *scores, *scores), *(row[1] for row in rows)])
 
 
 def _row(who: str, price: Price, requests: Sequence[Request]) -> tuple[Any, tuple[str, ...]]:

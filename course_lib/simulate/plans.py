@@ -1,10 +1,11 @@
 """What the planner answers: ways to train that fit, in order of time, and why others do not."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from course_lib.techniques.mesh import Mesh
-from course_lib.text import table
+from course_lib.text import counted, table
 
 from .cluster import Cluster
 from .memory_formulas import Recompute
@@ -118,7 +119,7 @@ class Plans:
         )
 
     def text(self, rows: int = 10, refusals: int = 5) -> str:
-        """The first plans as a table, and some of the meshes that do not work."""
+        """The first plans as a table, and `refusals` reasons for which other meshes do not work."""
         lines = [
             f"{self.model.parameters / 1e9:.4g}B parameters, {self.global_batch} sequences of"
             f" {self.model.seq} per step, on {self._devices} x {self.cluster.device.name};"
@@ -129,10 +130,7 @@ class Plans:
         else:
             lines.append(self._nothing())
         if self.refused and refusals:
-            lines += ["", "not possible:"]
-            lines += [f"  {refused.mesh}: {refused.why}" for refused in self.refused[:refusals]]
-            if len(self.refused) > refusals:
-                lines.append(f"  and {len(self.refused) - refusals} more meshes")
+            lines += ["", "not possible:", *self._reasons(refusals)]
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -143,19 +141,31 @@ class Plans:
     def _tables(self, shown: Sequence[Plan]) -> Iterator[str]:
         """Two that fit a page; axes that few models need have columns only where they are used."""
         extra = [axis for axis in ("context", "expert") if any(_size(p, axis) > 1 for p in shown)]
-        axes = ("data", "tensor", "pipeline", *extra)
+        axes = ("pipeline", "data", "tensor", *extra)
         parts = ("compute", "bubble", "tensor", *extra, "pipeline", "data", "update")
         meshes = [tuple(str(_size(plan, axis)) for axis in axes) for plan in shown]
         choices = [(*mesh, *plan.choices()) for mesh, plan in zip(meshes, shown, strict=True)]
         yield table([(*axes, *_CHOICES), *choices], left=0)
         yield "(the fastest plan of each mesh)"
         yield ""
-        yield "shares of the step, of messages what nothing hides:"
+        yield "shares of a step (of messages, only what nothing hides):"
         shares = [
             (" x ".join(mesh), *(f"{getattr(plan.step, p) / plan.step.total:.0%}" for p in parts))
             for mesh, plan in zip(meshes, shown, strict=True)
         ]
         yield table([(" x ".join(axes), *parts), *shares])
+
+    def _reasons(self, most: int) -> Iterator[str]:
+        """A mesh for each kind of reason: those that differ only in their numbers are counted."""
+        kinds: dict[str, list[Refused]] = {}
+        for refused in self.refused:
+            kinds.setdefault(re.sub(r"[\d.]+", "", refused.why), []).append(refused)
+        for first, *others in list(kinds.values())[:most]:
+            also = f", and {len(others)} more" if others else ""
+            yield f"  {first.mesh}{also}:"
+            yield f"    {first.why}"
+        if left := sum(map(len, list(kinds.values())[most:])):
+            yield f"  and {counted(left, 'more mesh')}"
 
     @property
     def _devices(self) -> int:

@@ -9,25 +9,30 @@ from collections.abc import Mapping, Sequence
 
 from course_lib.text import table
 
-from .palette import PAPER, RANKS, Fill
+from .charts import Field, whole_numbers
+from .palette import QUIET, RANKS, shade
 from .svg_drawing import SMALL, WIDTH, Picture
 from .view import View
 from .widgets import Control, Explorer, explore
 
 Step = Sequence[Sequence[int]]
-_SERVED, _DROPPED = Fill("#0072b2", ink=PAPER), Fill("#d55e00", "//", PAPER)
-_HIGH, _FLOWS, _BARS = 210, 236, 300  # pixels: of the upper part, and where it is cut
-_CELL = 15  # pixels of an expert's line below
+Runs = Mapping[str, Sequence[Step]]
+_SERVED, _DROPPED = QUIET, QUIET._replace(hatch="//")  # the colours are those of ranks
+_HIGH, _FLOWS, _BARS = 176, 236, 300  # pixels: of the upper part, and where it is cut
+_CELL, _STRIP = 13, 80  # pixels of an expert's line below, and where its boxes begin
 
 
 def expert_loads(
-    steps: Sequence[Step], step: int = 0, factor: float = math.inf, every: int = 1
+    runs: Runs, run: str = "", step: int = 0, factor: float = math.inf, every: int = 1
 ) -> View:
-    """One step from ranks to experts, and the loads of all steps below it.
+    """One step from ranks to experts, and below it the loads of all steps of each run.
 
-    steps: tables of one shape. step: its number among them. factor: of the capacity; none if inf.
+    runs: by name, tables of one shape. run: the name of that which is shown; the first, if it is
+    left out. step: its number among its tables. factor: of the capacity; none if inf.
     every: training steps from one table to the next.
     """
+    run = run or next(iter(runs))
+    steps = runs[run]
     if not 0 <= step < len(steps):
         raise ValueError(f"there are steps 0 to {len(steps) - 1}, and not {step}")
     ranks, experts = len(steps[step]), len(steps[step][0])
@@ -35,15 +40,20 @@ def expert_loads(
         raise ValueError(f"1 to {len(RANKS)} ranks can be told apart, not {ranks}")
     if not factor > 0:
         raise ValueError(f"a capacity factor is more than 0, not {factor}")
-    loads = [_loads(each) for each in steps]
-    total = max(sum(loads[step]), 1)
+    loads = {name: [_loads(each) for each in own] for name, own in runs.items()}
+    here = loads[run][step]
+    total = max(sum(here), 1)
     room = math.ceil(factor * total / experts) if factor < math.inf else total
-    title = _title(loads[step], every * step, factor, room)
-    return View(_draw(steps, loads, step, room, every, title), _text(loads[step], room, title))
+    title = f"{run}, {_title(here, every * step, factor, room)}"
+    picture = _draw(steps[step], here, room, title)
+    for name, own in loads.items():
+        _history(picture, name, own, step if name == run else None, every)
+    _axis(picture, max(map(len, loads.values())), every)
+    return View(picture, _text(here, room, title))
 
 
-def expert_explorer(runs: Mapping[str, Sequence[Step]], every: int = 1) -> Explorer:
-    """`expert_loads` of several runs under sliders, beginning with the last step of the first.
+def expert_explorer(runs: Runs, every: int = 1) -> Explorer:
+    """`expert_loads` under sliders, beginning with the last step of the first run.
 
     runs: by name, each with as many steps as the others. every: training steps from one to the
     next.
@@ -54,11 +64,10 @@ def expert_explorer(runs: Mapping[str, Sequence[Step]], every: int = 1) -> Explo
     numbers = [every * k for k in range(lengths.pop())]
 
     def drawn(run: str = next(iter(runs)), step: int = numbers[-1], factor: float = 1.25) -> View:
-        return expert_loads(runs[run], step // every, factor, every)
+        return expert_loads(runs, run, step // every, factor, every)
 
     return explore(
         drawn,
-        height=470,
         run=Control(list(runs), "training run"),
         step=numbers,
         factor=Control(
@@ -76,12 +85,12 @@ def _loads(step: Step) -> list[int]:
 
 def _title(loads: Sequence[int], step: int, factor: float, room: int) -> str:
     total, most = max(sum(loads), 1), max(loads)
-    busiest = f"the busiest expert has {most / total:.0%} of the rows"
+    busiest = f"the busiest expert has {most / total:.0%}"
     busiest += f", {most * len(loads) / total:.1f} times its share"
     if factor == math.inf:
         return f"step {step}: {busiest}"
     lost = sum(max(load - room, 0) for load in loads) / total
-    return f"step {step}: {busiest}; with factor {factor:g}, {lost:.0%} of all rows are dropped"
+    return f"step {step}: {busiest}; factor {factor:g} drops {lost:.0%}"
 
 
 def _text(loads: Sequence[int], room: int, title: str) -> str:
@@ -90,17 +99,13 @@ def _text(loads: Sequence[int], room: int, title: str) -> str:
     return "\n".join([title, table(rows)])
 
 
-def _draw(
-    steps: Sequence[Step], loads: Sequence[Sequence[int]], step: int, room: int, every: int,
-    title: str,
-) -> Picture:  # fmt: skip
+def _draw(step: Step, loads: Sequence[int], room: int, title: str) -> Picture:
     picture = Picture(title)
     top = picture.height + 22
-    _flows(picture, steps[step], top)
-    _bars(picture, loads[step], room, top)
+    _flows(picture, step, top)
+    _bars(picture, loads, room, top)
     picture.height = top + _HIGH + 12
     picture.key({"served": _SERVED, "dropped": _DROPPED})
-    _history(picture, loads, step, every)
     return picture
 
 
@@ -149,34 +154,40 @@ def _bars(picture: Picture, loads: Sequence[int], room: int, top: float) -> None
         picture.text(min(x, WIDTH - 40), top + _HIGH + 8, words, SMALL, "middle", ink="alarm")
 
 
-def _history(picture: Picture, loads: Sequence[Sequence[int]], step: int, every: int) -> None:
-    """A line for each expert, a box for each step, the darker the more rows."""
-    experts, top = len(loads[0]), picture.height + 20
-    wide = (WIDTH - 90) / len(loads)
-    picture.text(4, top - 8, "share of the rows, step by step: dark is much", SMALL, ink="soft")
+def _history(
+    picture: Picture, name: str, loads: Sequence[Sequence[int]], step: int | None, every: int
+) -> None:
+    """A line for each expert, a box for each step, the stronger the more rows; `step` framed."""
+    experts, top = len(loads[0]), picture.height + 18
+    wide = (WIDTH - _STRIP - 12) / len(loads)
+    words = f"{name}: each expert's share of the rows, the more the stronger"
+    picture.text(4, top - 7, words, SMALL, bold=step is not None)
     for expert in range(experts):
-        y = top + 6 + expert * _CELL
-        picture.text(70, y + _CELL / 2, f"expert {expert}", SMALL, "end")
+        y = top + 5 + expert * _CELL
+        picture.text(_STRIP - 8, y + _CELL / 2, f"expert {expert}", 10, "end")
         for number, each in enumerate(loads):
             share = each[expert] / max(sum(each), 1)
-            hint = f"step {every * number}: expert {expert} has {share:.1%}"
-            picture.box(
-                78 + number * wide, y, wide - (1 if wide > 4 else 0), _CELL - 1,
-                _shade(share * experts), hint,
-            )  # fmt: skip
-    left, bottom = 78 + step * wide, top + 6 + experts * _CELL
-    corners = [(left, top + 5), (left + wide, top + 5), (left + wide, bottom), (left, bottom)]
-    picture.line([*corners, corners[0]], "alarm", 2)
-    picture.height = bottom + 8
+            hint = f"{name}, step {every * number}: expert {expert} has {share:.1%}"
+            left, gap = _STRIP + number * wide, 1 if wide > 4 else 0
+            # Three times an even share is as strong as it gets
+            fill = shade(min(share * experts / 3, 1.0))
+            picture.box(left, y, wide - gap, _CELL - 1, fill, hint, key="share")
+    picture.height = top + 5 + experts * _CELL
+    if step is not None:
+        left, low = _STRIP + step * wide, picture.height
+        corners = [(left, top + 4), (left + wide, top + 4), (left + wide, low), (left, low)]
+        picture.line([*corners, corners[0]], "alarm", 2)
+
+
+def _axis(picture: Picture, steps: int, every: int) -> None:
+    """The steps below the boxes, each number under the middle of its own."""
+    wide = WIDTH - _STRIP - 12
+    middle = wide / steps / 2
+    ends = (0.0, max(every * (steps - 1), 1))
+    field = Field(picture, _STRIP + middle, picture.height, wide - 2 * middle, 3, ends, (0, 1))
+    marks = whole_numbers(*ends, 8) if steps > 1 else {0.0: "0"}
+    field.marks_below({mark: words for mark, words in marks.items() if mark % every == 0}, "step")
 
 
 def _middle(top: float, index: int, of: int) -> float:
     return top + (index + 0.5) * _HIGH / of
-
-
-def _shade(times: float) -> Fill:
-    """From white, for no rows, to dark blue, for three times an even share and more."""
-    light, dark = (240, 246, 252), (8, 69, 148)
-    share = min(times / 3, 1.0)
-    mix = (round(a + (b - a) * share) for a, b in zip(light, dark, strict=True))
-    return Fill("#" + "".join(f"{part:02x}" for part in mix))

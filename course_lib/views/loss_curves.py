@@ -7,7 +7,7 @@ from course_lib.text import table
 
 from .charts import Field, name_curves, round_numbers
 from .palette import strokes
-from .svg_drawing import SMALL, WIDTH, Picture, width
+from .svg_drawing import SMALL, WIDTH, Picture, Point, width
 from .view import View
 
 Run = tuple[Sequence[float], Sequence[float]]
@@ -38,10 +38,10 @@ def loss_curves(
     for what, moment in (events or {}).items():
         if not min(first, 0) <= moment <= end:
             raise ValueError(f"{what} at {moment:g} is not between {min(first, 0):g} and {end:g}")
-    reached = {} if target is None else {n: _reached(run, target) for n, run in runs.items()}
+    reached = {} if target is None else {n: _first(run, target) for n, run in runs.items()}
     text = _text(runs, end, unit, title)
-    for name, when in reached.items():
-        text += f"\n{name}: at {target:g} " + ("never" if when is None else f"at {when:g}")
+    for name, there in reached.items():
+        text += f"\n{name}: at {target:g} " + ("never" if there is None else f"at {there[0]:g}")
     text += "".join(f"\n{what}: {moment:g}" for what, moment in (events or {}).items())
     return View(_draw(runs, end, unit, title, target, reached, events or {}), text)
 
@@ -62,14 +62,14 @@ def _at(run: Run, moment: float) -> str:
     return f"{earlier[-1]:.2f}" if earlier else "-"
 
 
-def _reached(run: Run, target: float) -> float | None:
-    """The moment of the first loss at the target or below; None if there is none."""
-    return next((when for when, loss in zip(*run, strict=True) if loss <= target), None)
+def _first(run: Run, target: float) -> Point | None:
+    """The moment of the first loss at the target or below, and that loss; None if there is none."""
+    return next((point for point in zip(*run, strict=True) if point[1] <= target), None)
 
 
 def _draw(
     runs: Mapping[str, Run], end: float, unit: str, title: str, target: float | None,
-    reached: Mapping[str, float | None], events: Mapping[str, float],
+    reached: Mapping[str, Point | None], events: Mapping[str, float],
 ) -> Picture:  # fmt: skip
     picture = Picture(title)
     highest = max(max(losses) for _, losses in runs.values())
@@ -87,20 +87,20 @@ def _draw(
         picture.line([(field.left, y), (field.right, y)], "ink", 1, "6 4")
         said = f"target {target:g}"
         picture.text(field.right - width(said, SMALL), y - 9, said, SMALL, ink="soft")
+    there = {name: point for name, point in reached.items() if point is not None}
     free = field.left
-    for name, moment in sorted(reached.items(), key=lambda pair: pair[1] or 0):
-        if moment is not None:
-            x, y = field.across(moment), field.up(target or 0)
-            words = f"{moment:.3g}" if moment < 1000 else f"{moment:.0f}"
-            picture.dot(x, y, 4, looks[name].color, f"{name}: at {target:g} at {words}")
-            if x - width(words, SMALL) / 2 > free:  # else it would run into its neighbour
-                picture.text(x, y + 12, words, SMALL, "middle", bold=True)
-                free = x + width(words, SMALL) / 2 + 4
+    for name, (moment, loss) in sorted(there.items(), key=lambda pair: pair[1]):
+        x, y = field.across(moment), field.up(loss)
+        words = f"{moment:.3g}" if moment < 1000 else f"{moment:.0f}"
+        picture.dot(x, y, 4, looks[name].color, f"{name}: at {target:g} at {words}")
+        if x - width(words, SMALL) / 2 > free:  # else it would run into its neighbour
+            picture.text(x, y + 12, words, SMALL, "middle", bold=True)
+            free = x + width(words, SMALL) / 2 + 4
     name_curves(picture, looks)
     return picture
 
 
-def _unbroken(points: list[tuple[float, float]]) -> list[list[tuple[float, float]]]:
+def _unbroken(points: list[Point]) -> list[list[Point]]:
     """A curve in parts, of which each begins where the run went back to an earlier moment."""
     parts = [points[:1]]
     for earlier, later in itertools.pairwise(points):

@@ -12,17 +12,13 @@ from collections.abc import Mapping
 from course_lib.techniques.mesh import Mesh, node_of, nodes_spanned
 from course_lib.text import counted, listed
 
+from .mesh_links import SENDS, long_place, short_place
 from .palette import STEP, Fill
 from .svg_drawing import SIZE, SMALL, WIDTH, Picture, Point
 from .view import View
 
 AXES = ("pipeline", "data", "tensor")  # across, into the depth, down
 LARGEST = 4  # ranks along an axis
-SENDS = {
-    "pipeline": "activations between neighbours, once per microbatch",
-    "data": "gradients, once per step",
-    "tensor": "activations, in every layer",
-}
 _RANK, _NODE = Fill("pale", ink="ink"), Fill("grey", strength=0.2)
 
 
@@ -171,7 +167,7 @@ def _draw(mesh: Mesh, per_node: int, title: str, lines: Mapping[str, str]) -> Pi
     for axis, words in lines.items():
         _explain(picture, axis, words)
     at = mesh.coordinates(mesh.world_size - 1)
-    said = [f"{_short(at)}: {_long(at)}."] if places.roomy else []
+    said = [f"{short_place(at)}: {long_place(at)}."] if places.roomy else []
     said += ["Dashed: from node to node."] if per_node < mesh.world_size else []
     picture.text(4, picture.height + 10, " ".join(said), SMALL)
     picture.height += 22
@@ -186,19 +182,11 @@ def _box(picture: Picture, places: _Places, rank: int, per_node: int) -> None:
     x, y = places.of(rank)
     at = places.mesh.coordinates(rank)
     left, top = x - places.wide / 2, y - places.high / 2
-    hint = f"rank {rank}: {_long(at)}, on node {node_of(rank, per_node)}"
+    hint = f"rank {rank}: {long_place(at)}, on node {node_of(rank, per_node)}"
     picture.box(left, top, places.wide, places.high, _RANK, hint, key="rank")
     picture.text(x, y - (7 if places.roomy else 0), str(rank), SIZE, "middle", bold=True)
     if places.roomy:
-        picture.text(x, y + 8, _short(at), 10, "middle")
-
-
-def _short(at: Mapping[str, int]) -> str:
-    return " ".join(f"{axis[0]}{place}" for axis, place in at.items())
-
-
-def _long(at: Mapping[str, int]) -> str:
-    return ", ".join(f"{axis} {place}" for axis, place in at.items())
+        picture.text(x, y + 8, short_place(at), 10, "middle")
 
 
 def _explain(picture: Picture, axis: str, words: str) -> None:

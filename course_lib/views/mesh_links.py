@@ -1,26 +1,26 @@
 """A mesh on nodes: which ranks one rank talks to, about what, and over which kind of link."""
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 from course_lib.techniques.mesh import AXES, Mesh, node_of
 from course_lib.text import counted, listed
 
-from .palette import PAPER, STEP, Fill
+from .palette import STEP, Fill
 from .svg_drawing import SMALL, WIDTH, Picture, width
 from .view import View
 from .widgets import Control, Explorer, explore
 
 LARGEST = 64  # ranks
-_SENDS = {
+SENDS = {
     "tensor": "activations, in every layer",
     "context": "keys and values, in every layer",
     "data": "gradients, once per step",
     "expert": "tokens to the experts and back, in every layer that has them",
     "pipeline": "activations between neighbours, once per microbatch",
 }
-_FILLS = {axis: STEP[axis]._replace(hatch="") for axis in _SENDS}  # words stand in the boxes
-_SELF, _OTHER = Fill("#4a4a4a", ink=PAPER), Fill("#dddddd")
+_SELF, _OTHER = Fill("ink", ink="reverse"), Fill("pale", ink="ink")
 _ACROSS, _HIGH, _LEFT = 8, 40, 12  # ranks in a row, pixels of one, pixels left of them
 
 
@@ -31,11 +31,12 @@ def mesh_links(mesh: Mesh, per_node: int = 8, rank: int = 0) -> View:
     if not 1 <= per_node <= _ACROSS:
         raise ValueError(f"a node in the picture has 1 to {_ACROSS} ranks, not {per_node}")
     # Experts fold into the data axis: whoever is in both groups is named by the smaller one.
-    axes = [*mesh.order, *(["expert"] if mesh.expert > 1 else [])]
+    axes = [*(["expert"] if mesh.expert > 1 else []), *reversed(mesh.order)]
     groups = {axis: mesh.group(axis, rank) for axis in axes}
-    lines = [_sentence(axis, group, per_node) for axis, group in groups.items()]
+    lines = {axis: _sentence(axis, group, per_node) for axis, group in groups.items()}
     title = f"{mesh}: rank {rank} and whom it talks to"
-    return View(_draw(mesh, per_node, rank, groups, title, lines), "\n".join([title, *lines]))
+    text = "\n".join([title, *lines.values()])
+    return View(_draw(mesh, per_node, rank, groups, title, lines), text)
 
 
 def chosen_mesh(
@@ -63,7 +64,6 @@ def mesh_explorer(**start: Any) -> Explorer:
     sizes = [1, 2, 4, 8]
     return explore(
         functools.partial(chosen_mesh, **start),
-        height=240,
         pipeline=Control(sizes, "pipeline: stages of the model"),
         data=Control(sizes, "data: replicas"),
         tensor=Control(sizes, "tensor: parts of each layer"),
@@ -75,6 +75,16 @@ def mesh_explorer(**start: Any) -> Explorer:
     )
 
 
+def short_place(at: Mapping[str, int]) -> str:
+    """Coordinates where there is little room: "p0 d1 t0"."""
+    return " ".join(f"{axis[0]}{place}" for axis, place in at.items())
+
+
+def long_place(at: Mapping[str, int]) -> str:
+    """Coordinates in words."""
+    return ", ".join(f"{axis} {place}" for axis, place in at.items())
+
+
 # ------------------------------------------------------------------------------------------------
 
 
@@ -83,20 +93,23 @@ def _sentence(axis: str, group: list[int], per_node: int) -> str:
         return f"{axis}: nobody, since the axis has one rank"
     nodes = {node_of(rank, per_node) for rank in group}
     where = "inside one node" if len(nodes) == 1 else f"over {counted(len(nodes), 'node')}"
-    return f"{axis}: ranks {listed(group)}, {where}; {_SENDS[axis]}"
+    return f"{axis}: ranks {listed(group)}, {where}; {SENDS[axis]}"
 
 
 def _draw(
     mesh: Mesh, per_node: int, rank: int, groups: dict[str, list[int]], title: str,
-    lines: list[str],
+    lines: Mapping[str, str],
 ) -> Picture:  # fmt: skip
     picture = Picture(title)
-    for line in lines:
-        picture.height = picture.paragraph(4, picture.height + 8, line, WIDTH - 8) - 4
-    top = picture.height + 16
+    of = {peer: axis for axis, group in reversed(groups.items()) for peer in group if peer != rank}
+    for axis, line in lines.items():
+        y = picture.height + 10
+        if axis in of.values():
+            picture.box(4, y - 5, 16, 10, STEP[axis], key="key")
+        picture.height = picture.paragraph(26, y, line, WIDTH - 30) - 8
+    top = picture.height + 22
     wide = (WIDTH - 2 * _LEFT) / _ACROSS
     beside = _ACROSS // per_node  # nodes in a row
-    of = {peer: axis for axis, group in groups.items() for peer in group if peer != rank}
     for each in range(mesh.world_size):
         node, place = node_of(each, per_node), each % per_node
         x = _LEFT + (node % beside * per_node + place) * wide
@@ -106,22 +119,20 @@ def _draw(
             last = min(per_node, mesh.world_size - each)
             ends = [(x, y + _HIGH + 4), (x + last * wide - 10, y + _HIGH + 4)]
             picture.line(ends, "soft", 2)
-        fill = _SELF if each == rank else _FILLS[of[each]] if each in of else _OTHER
+        fill = _SELF if each == rank else STEP[of[each]] if each in of else _OTHER
         at = mesh.coordinates(each)
-        said = ", ".join(f"{axis} {at[axis]}" for axis in mesh.order)
-        hint = f"rank {each}: {said}, on node {node}"
+        hint = f"rank {each}: {long_place(at)}, on node {node}"
         if each in of:
             hint += f"\nin the {of[each]} group of rank {rank}"
         picture.box(x, y, wide - 10, _HIGH, fill, hint, key="rank")
-        if each == rank:  # black on a dark page has no edge of its own
-            ends = [(x, y), (x + wide - 10, y), (x + wide - 10, y + _HIGH), (x, y + _HIGH), (x, y)]
-            picture.line(ends, "ink", 1.5)
         picture.text(x + (wide - 10) / 2, y + 13, str(each), SMALL, "middle", True, fill.ink)
-        short = " ".join(f"{axis[0]}{at[axis]}" for axis in mesh.order)
+        short = short_place(at)
         size = 10 if width(short, 10) < wide - 12 else 9
         picture.text(x + (wide - 10) / 2, y + 28, short, size, "middle", ink=fill.ink)
         picture.height = y + _HIGH + 8
-    shown = [axis for axis in reversed(groups) if axis in of.values()]
-    key = {f"rank {rank}": _SELF} | {f"its {axis} group": _FILLS[axis] for axis in shown}
-    picture.key(key | {"neither": _OTHER})
+    others = len(of) + 1 < mesh.world_size
+    picture.key({f"rank {rank}": _SELF} | ({"in none of its groups": _OTHER} if others else {}))
+    at = mesh.coordinates(mesh.world_size - 1)
+    written = f"{short_place(at)}: {long_place(at)}"
+    picture.text(WIDTH - 14 - width(written, SMALL), picture.height - 12, written, SMALL)
     return picture

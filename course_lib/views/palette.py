@@ -118,7 +118,7 @@ STEP = {
     "tensor": Fill("#d55e00", ink=PAPER),
     "context": Fill("#8fc9ec"),
     "expert": Fill("plum", ink=PAPER),
-    "pipeline": Fill("#f2d264", "//"),
+    "pipeline": Fill("#f2d264"),
     "data": Fill("green", ink=PAPER),
     "update": Fill("#f4d9e8", ".."),
 }

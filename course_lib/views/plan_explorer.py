@@ -1,12 +1,14 @@
 """The planner under sliders: model, cluster, nodes, batch; memory and time of the best meshes."""
 
+from collections.abc import Mapping, Sequence
+
 from course_lib.simulate.cluster import CLUSTERS
 from course_lib.simulate.models import MODELS
 from course_lib.simulate.planner import plan
 from course_lib.simulate.plans import Plan, Plans
 
 from .charts import Field, round_numbers, stack
-from .palette import MEMORY, STEP
+from .palette import MEMORY, STEP, Fill
 from .svg_drawing import SMALL, Picture
 from .units import size_text, time_text
 from .view import View, said
@@ -46,7 +48,7 @@ def plan_explorer() -> Explorer:
     """`planned` under sliders."""
     return explore(
         planned,
-        height=490,
+        height=440,
         model=list(SHOWN),
         cluster=Control(list(CLUSTERS), "kind of node"),
         nodes=[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048],
@@ -61,7 +63,6 @@ def plan_explorer() -> Explorer:
 
 def _draw(plans: Plans, shown: list[Plan]) -> Picture:
     best = shown[0]
-    spent = {part: fill for part, fill in STEP.items() if any(getattr(p.step, part) for p in shown)}
     days = best.days(300e9)
     picture = Picture(
         f"{plans.model.parameters / 1e9:.3g}B on {plans.cluster.size} × "
@@ -72,18 +73,18 @@ def _draw(plans: Plans, shown: list[Plan]) -> Picture:
     top, high = picture.height + 30, _ROW * len(shown)
     memory = Field(picture, 250, top, 220, high, (0, 1.08 * capacity), (0, 1))
     step = Field(picture, 494, top, 332, high, (0, 1.34 * longest), (0, 1))
-    picture.text(memory.left, top - 12, "bytes on a device", SMALL, bold=True)
-    words = "time of a step, and messages that nothing hides"
-    picture.text(step.left, top - 12, words, SMALL, bold=True)
+    picture.text(memory.left, top - 12, "memory of a device", SMALL, bold=True)
+    picture.text(step.left, top - 12, "time of a step", SMALL, bold=True)
+    picture.text(step.left + 100, top - 12, "messages: only what nothing hides", SMALL, ink="soft")
     for index, each in enumerate(shown):
         y = top + _ROW * index
         picture.text(memory.left - 10, y + 11, _mesh(each), SMALL, "end")
         picture.text(memory.left - 10, y + 25, _options(each), SMALL, "end", ink="soft")
         held = {part: getattr(each.memory, part) for part in _HELD}
-        times = {part: getattr(each.step, part) for part in spent}
+        times = {part: getattr(each.step, part) for part in STEP}
         for field, parts, fills, text, limit in (
             (memory, held, MEMORY, size_text, 1.08 * capacity),
-            (step, times, spent, time_text, 1.34 * longest),
+            (step, times, STEP, time_text, 1.34 * longest),
         ):
             pixels = (field.right - field.left) / limit
             end = stack(
@@ -98,10 +99,23 @@ def _draw(plans: Plans, shown: list[Plan]) -> Picture:
     picture.height += 4
     words = f"a device has {size_text(capacity)}"
     picture.text(x, picture.height + 2, words, SMALL, "middle", ink="alarm")
-    picture.height += 6
-    picture.key({part: MEMORY[part] for part in _HELD})
-    picture.key(spent)
+    picture.height += 10
+    above = picture.height
+    memories = {part: MEMORY[part] for part in _HELD}
+    picture.key(_seen(memory, [plan.memory for plan in shown], memories), memory.left, 480)
+    below, picture.height = picture.height, above
+    picture.key(_seen(step, [plan.step for plan in shown], STEP), step.left)
+    picture.at_least(below)
     return picture
+
+
+def _seen(field: Field, amounts: Sequence[object], fills: Mapping[str, Fill]) -> dict[str, Fill]:
+    """The parts that have a pixel or more in some bar."""
+    return {
+        part: fill
+        for part, fill in fills.items()
+        if any(field.across(getattr(amount, part)) >= field.left + 1 for amount in amounts)
+    }
 
 
 def _mesh(plan: Plan) -> str:
@@ -109,11 +123,12 @@ def _mesh(plan: Plan) -> str:
     mesh = plan.mesh
     if mesh.context == mesh.expert == 1:
         return f"pipeline {mesh.pipeline} x data {mesh.data} x tensor {mesh.tensor}"
-    axes = ("data", "tensor", "pipeline", "context", "expert")
+    axes = ("pipeline", "data", "tensor", "context", "expert")
     sizes = [(axis[:3], getattr(mesh, axis)) for axis in axes]
     return " ".join(f"{axis} {size}" for axis, size in sizes if size > 1)
 
 
 def _options(plan: Plan) -> str:
     again = f", recompute {plan.recompute}" if plan.recompute != "none" else ""
-    return f"ZeRO {plan.zero}, microbatch {plan.micro_batch}{again}"
+    zero = f"ZeRO-{plan.zero}" if plan.zero else "no ZeRO"
+    return f"{zero}, microbatch {plan.micro_batch}{again}"

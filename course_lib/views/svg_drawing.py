@@ -205,12 +205,12 @@ class Picture:
     # Groups
     # --------------------------------------------------------------------------------------------
 
-    def key(self, fills: Mapping[str, Fill], x: float = 4.0) -> None:
-        """What fills mean, in lines at the bottom, which grows by them."""
+    def key(self, fills: Mapping[str, Fill], x: float = 4.0, right: float = WIDTH) -> None:
+        """What fills mean, in lines at the bottom, which grows by them, from `x` to `right`."""
         left, self.height = x, self.height + 12
         for name, fill in fills.items():
             wide = 22 + width(name, SMALL) + 16
-            if left > x and left + wide > WIDTH:
+            if left > x and left + wide > right:
                 left, self.height = x, self.height + 18
             self.box(left, self.height - 5, 16, 10, fill, key="key")
             self.text(left + 22, self.height, name, SMALL)

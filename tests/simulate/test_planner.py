@@ -103,14 +103,17 @@ def test_the_table_has_a_row_a_mesh_and_reasons_below(planned):
     text = planned.text(rows=3, refusals=2)
     head, _, columns, *rows = text.splitlines()
     assert head.startswith("174.6B parameters, 1536 sequences of 2048 per step, on 1024 x A100")
-    assert columns.split()[:3] == ["data", "tensor", "pipeline"]
+    assert columns.split()[:3] == ["pipeline", "data", "tensor"]
     meshes = [
-        Mesh(**dict(zip(("data", "tensor", "pipeline"), map(int, row.split()[:3]), strict=True)))
+        Mesh(**dict(zip(("pipeline", "data", "tensor"), map(int, row.split()[:3]), strict=True)))
         for row in rows[:3]
     ]
     assert meshes == list(planned.meshes[:3])
     assert all(len(row) == len(columns) for row in rows[:3])
-    assert rows[-1] == f"  and {len(planned.refused) - 2} more meshes"
+    reasons = rows[rows.index("not possible:") + 1 :]
+    assert len(reasons) == 5  # of two kinds, a mesh and the reason; how many meshes have others
+    counts = [int(count) for count in re.findall(r"(\d+) more", "\n".join(reasons))]
+    assert 2 + sum(counts) == len(planned.refused)
     assert str(planned) == repr(planned) == planned.text()
 
 

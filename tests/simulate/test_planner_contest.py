@@ -98,7 +98,7 @@ def test_the_leaderboard_begins_with_the_best():
     def copies(model, cluster, way):
         return 1.0, way["tensor"] * way["pipeline"] + way["zero"]
 
-    head, *rows = leaderboard(copies, "nobody", REQUESTS[:1]).splitlines()
+    _, head, *rows = leaderboard(copies, "nobody", REQUESTS[:1]).splitlines()
     assert "first choice slower by" in head
     assert len(rows) == 4
     assert rows[-1].split()[0] == "nobody"

@@ -104,7 +104,7 @@ SERVED = SimpleNamespace(
 VIEWS: dict[str, Callable[[], View]] = {
     **{f"gantt of {name}": lambda t=t: gantt_chart(t, "a pipeline") for name, t in PIPES.items()},
     "gantt of a recording": lambda: gantt_chart(TRACE.timeline(), "a run", unit="s"),
-    "expert loads": lambda: expert_loads(EXPERT_STEPS, 19, factor=1.25),
+    "expert loads": lambda: expert_loads({"uneven": EXPERT_STEPS}, step=19, factor=1.25),
     "loss curves": lambda: loss_curves(
         {"a": ([1, 2, 3], [3, 2, 1]), "b": ([1.5, 3], [3, 2])},
         "time",

@@ -4,7 +4,7 @@ import pytest
 
 from course_lib.techniques.mesh import Mesh
 from course_lib.views.mesh_links import LARGEST, chosen_mesh, mesh_explorer, mesh_links
-from tests.views.reading import Moved, boxes, words
+from tests.views.reading import Moved, boxes, keys, words
 
 MESH = Mesh(pipeline=2, data=2, tensor=4)
 LONG = Mesh(data=2, context=4, tensor=2)
@@ -26,11 +26,14 @@ def test_colours_are_the_groups(mesh, rank):
 def test_words_say_who_where_and_what():
     assert mesh_links(MESH, 4, 5).text.splitlines() == [
         "pipeline 2 x data 2 x tensor 4: rank 5 and whom it talks to",
+        "tensor: ranks 4, 5, 6 and 7, inside one node; activations, in every layer",
+        "data: ranks 1 and 5, over 2 nodes; gradients, once per step",
         "pipeline: ranks 5 and 13, over 2 nodes; activations between neighbours, once per"
         " microbatch",
-        "data: ranks 1 and 5, over 2 nodes; gradients, once per step",
-        "tensor: ranks 4, 5, 6 and 7, inside one node; activations, in every layer",
     ]
+    assert keys(mesh_links(MESH, 4, 5))[-1] == "in none of its groups"
+    assert keys(mesh_links(Mesh(tensor=4), 4, 1))[-1] == "rank 1"
+    assert "p1 d1 t3: pipeline 1, data 1, tensor 3" in words(mesh_links(MESH, 4))
     assert words(mesh_links(MESH, 4)).count("node 3") == 1
 
 

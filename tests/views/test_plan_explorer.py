@@ -3,9 +3,9 @@
 import pytest
 
 from course_lib.simulate import Mixture, Transformer, dgx_a100, dgx_h100, plan
-from course_lib.views.palette import MEMORY
+from course_lib.views.palette import MEMORY, STEP
 from course_lib.views.plan_explorer import SHOWN, plan_explorer, plan_view, planned
-from tests.views.reading import Moved, boxes, words
+from tests.views.reading import Moved, boxes, keys, words
 
 SMALL = Transformer(24, 2304, 24, seq=2048, vocab=51200)
 
@@ -40,6 +40,15 @@ def test_axes_that_few_models_need_are_shown_where_they_are_used(plans):
     assert any(box.key == "expert" for box in boxes(view))
 
 
+def test_keys_name_only_what_is_seen(plans):
+    view = plan_view(plans)
+    wide = {}
+    for box in boxes(view):
+        wide[box.key] = max(wide.get(box.key, 0), box.wide)
+    assert keys(view) == [part for part in (*MEMORY, *STEP) if wide.get(part, 0) >= 1]
+    assert min(wide.values()) < 1
+
+
 def test_the_words_are_the_table(plans):
     assert plan_view(plans, rows=3).text == plans.text(3)
 
@@ -48,8 +57,9 @@ def test_title_axes_and_capacity(plans):
     view = plan_view(plans)
     assert view.picture.title.startswith("1.65B on 8 × A100 SXM 80 GB, batch 64: pipeline")
     assert {
-        "bytes on a device",
-        "time of a step, and messages that nothing hides",
+        "memory of a device",
+        "time of a step",
+        "messages: only what nothing hides",
         "a device has 80 GB",
     } < {*words(view)}
 
