@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 from course_lib.text import counted, table
 
 from .charts import Field, whole_numbers
-from .palette import WAITS, shade
+from .palette import WAITS, Fill, shade
 from .svg_drawing import SMALL, WIDTH, Picture, width
 from .view import View
 
@@ -149,8 +149,13 @@ def _draw(shown: Mapping[str, Sequence[Task]], says: Says, end: float, unit: flo
     marks = whole_numbers(0, end / unit, 8)
     field.marks_below(marks, "time; a fast worker takes 1 unit for a task")
     picture.player(_LEFT, right, top, field.bottom, f"{end / unit:g} units")
-    picture.key({f"computes; {_SAID[says]}": shade(0.5), "waits": WAITS})
+    picture.key({f"computes; {_SAID[says]}": _shade(0.5), "waits": WAITS})
     return picture
+
+
+def _shade(share: float) -> Fill:
+    """Who computes is seen, whatever the number."""
+    return shade(0.15 + 0.85 * share)
 
 
 def _rows(
@@ -181,6 +186,6 @@ def _rows(
             f"worker {task.worker}, task {task.number}: began {task.lead} ahead of the slowest"
             f"{late}\n{task.begin / unit:.3g} to {task.end / unit:.3g}"
         )
-        fill = shade(max(number, 0) / most)
+        fill = _shade(max(number, 0) / most)
         picture.box(x, y + 1, wide - 1, _ROW - 2, fill, hint, word, key="computes")
     picture.height = top + len(workers) * _ROW + 8

@@ -13,7 +13,7 @@ has it (Patarasuk & Yuan, JPDC 69(2), 2009).
 import math
 from dataclasses import dataclass
 
-from .palette import PAPER, Fill
+from .palette import Fill, shade
 from .svg_drawing import SMALL, WIDTH, Picture, Point
 from .view import View
 
@@ -98,7 +98,7 @@ def _draw(steps: list[RingStep], n: int) -> Picture:
 
 def _tables(picture: Picture, steps: list[RingStep], n: int) -> None:
     """One table a step, at most four in a row."""
-    words = "one row per rank, one column per chunk; outlined: has just arrived; dark: complete"
+    words = "one row per rank, one column per chunk; outlined: has just arrived; strong: complete"
     picture.text(4, picture.height + 6, words, SMALL, ink="soft")
     columns = min(4, len(steps))
     wide, high = min(46.0, ((WIDTH - 60) / columns - 18) / n), 24
@@ -122,7 +122,7 @@ def _row(
     for chunk, value in enumerate(step.sums[rank]):
         x, parts = left + chunk * wide, str(value).count("1")
         hint = f"{step.name}: rank {rank}, chunk {chunk} holds {value}"
-        picture.box(x, y, wide - 1, high - 1, _SHADES[parts == n, parts], hint, str(value))
+        picture.box(x, y, wide - 1, high - 1, _shade(parts == n, parts), hint, str(value))
     arrived = step.received[rank]
     if arrived is not None:
         x = left + arrived * wide
@@ -164,12 +164,5 @@ def _between(one: Point, other: Point) -> tuple[Point, Point]:
 
 
 def _shade(complete: bool, parts: int) -> Fill:
-    if complete:
-        return Fill("#084594", ink=PAPER)
-    light, dark = (222, 235, 247), (107, 174, 214)
-    share = min(1.0, max(0, parts - 1) / (LARGEST - 2))
-    mix = (round(a + (b - a) * share) for a, b in zip(light, dark, strict=True))
-    return Fill("#" + "".join(f"{part:02x}" for part in mix))
-
-
-_SHADES = {(whole, k): _shade(whole, k) for whole in (False, True) for k in range(LARGEST + 1)}
+    """Far from that of a complete sum, however many parts are in it."""
+    return shade(1.0 if complete else 0.06 + 0.4 * max(0, parts - 1) / LARGEST)
