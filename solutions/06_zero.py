@@ -40,7 +40,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
-from course_lib import check, guessed, hint, run_ranks, solved, yours_or
+from course_lib import check, guessed, hint, run_ranks, solved, text, yours_or
 from course_lib.models import reference
 from course_lib.models.sorting_task import batches
 from course_lib.models.tiny_gpt import tiny_gpt, token_loss
@@ -50,10 +50,12 @@ from course_lib.techniques.mixed_precision import MixedPrecision
 from course_lib.techniques.zero1 import Zero1
 from course_lib.techniques.zero2 import Zero2
 from course_lib.techniques.zero3 import Zero3
+from course_lib.views.memory_bars import memory_bars
 from course_lib.views.memory_curves import memory_curves
+from course_lib.views.stacked_bars import stacked_bars
 from course_lib.views.step_times import step_times
 from course_lib.views.zero_explorer import zero_explorer
-from course_lib.views.zero_step import zero_step_explorer
+from course_lib.views.zero_step import zero_step, zero_step_explorer
 
 # %% [markdown]
 # At hand: [a glossary](../docs/glossary.md), [the torch calls](../docs/torch_calls.md) and
@@ -81,13 +83,28 @@ parts = {
     "fp32 copy of the parameters": 4,
     "Adam's two averages, fp32": 8,
 }
-for name, nbytes in parts.items():
-    print(f"{name:28} {nbytes:2} bytes per parameter {nbytes * billions:6.0f} GB")
-print(f"{'all of it':28} {sum(parts.values())} bytes per parameter {16 * billions:6.0f} GB")
+parts["all of it"] = sum(parts.values())
+rows = [["", "bytes per parameter", "GB"]]
+rows += [[name, nbytes, f"{nbytes * billions:.0f}"] for name, nbytes in parts.items()]
+print(text.table(rows))
 print(f"on 64 GPUs, each with its own copy: {64 * 16 * billions / 1000:.2f} TB for one model")
+weights = billions * 2e9  # bytes
+memory_bars(
+    {
+        "to use it": {"parameters": weights},
+        "to train it": {
+            "parameters": weights,
+            "gradients": weights,
+            "optimizer": billions * 12e9,
+        },
+    },
+    capacity=80e9,
+    title=f"A model of {billions} billion parameters on one GPU",
+)
 
 # %% [markdown]
-# Data parallel training ([lesson 03](03_data_parallel.ipynb)) keeps 64 equal copies. Together, 64
+# (The fp32 copy and the averages are the optimizer's.) Data parallel training
+# ([lesson 03](03_data_parallel.ipynb)) keeps 64 equal copies. Together, 64
 # GPUs of 80 GB have 5.12 TB. The model and everything it needs take 0.12 TB. It fails to fit only
 # because everybody holds everything.
 #
@@ -143,7 +160,9 @@ check(held_bytes)
 
 # %%
 ### BEGIN SOLUTION
-guess_fp32 = (4, 4, 8)
+guess_parameter = 4
+guess_gradient = 4
+guess_optimizer = 8
 ### END SOLUTION
 
 
@@ -194,7 +213,7 @@ mixed = MixedPrecision(half, adam, torch.bfloat16)
 mixed.backward(half.loss(some_tokens, some_targets))
 mixed.step()
 print("mixed:", per_parameter(hold(half, [mixed.optimizer])))
-print("your guess for fp32:", guessed(guess_fp32))
+print("your guesses for fp32:", guessed(guess_parameter, guess_gradient, guess_optimizer))
 
 # %% [markdown]
 # **Explain.** Adam's two averages are each as large as the model, so in fp32 half of the memory
@@ -222,9 +241,9 @@ print("your guess for fp32:", guessed(guess_fp32))
 #
 # Put the optimizer there, and it needs state for its part only.
 #
-# The picture has the bytes of a model on every rank, cut into shards in the colours of those who
-# own them. What is empty is not there. ▶ goes through a step: compare DDP and ZeRO-1. (ZeRO-2 and
-# ZeRO-3 are sections 4 and 5. Look again when you come there.)
+# The picture has the bytes of a model of four layers on every rank. Each layer is cut into as many
+# shards as there are ranks, in the colours of their owners. What is empty is not there. ▶ goes
+# through a step: compare DDP and ZeRO-1. (ZeRO-2 and ZeRO-3 follow in sections 4 and 5.)
 
 # %%
 zero_step_explorer()
@@ -270,7 +289,8 @@ print("rank 1 of 4 owns", row.chunk(4)[1])
 # - `step()` is called after each backward: reduce-scatter the gradients, update, all-gather. A
 #   reduce-scatter adds up, and an average is wanted. Before it returns, `step` drops the
 #   gradient of the shard.
-# - One reduce-scatter and one all-gather in a step, and nothing else.
+# - One reduce-scatter and one all-gather are enough in a step. (What you send is counted. The other
+#   calls that "Enforced" allows are for the start, or for those who want to try another way.)
 
 
 # %% exercise="zero1"
@@ -309,7 +329,9 @@ check(zero1)
 
 # %%
 ### BEGIN SOLUTION
-guess_passes = {"data parallel": 2, "zero1": 2, "careless": 3}
+guess_data_parallel = 2
+guess_zero1 = 2
+guess_careless = 3
 ### END SOLUTION
 
 
@@ -389,7 +411,7 @@ runs = {
 }
 for name, run in runs.items():
     report(name, run)
-print("your guess:", guessed(guess_passes))
+print("your guesses:", guessed(guess_data_parallel, guess_zero1, guess_careless))
 
 # %% [markdown]
 # **Explain.** The optimizer went from 8 bytes to (4 + 8)/4 = 3: an fp32 shard and its two averages,
@@ -405,6 +427,12 @@ print("your guess:", guessed(guess_passes))
 # After the reduce-scatter a rank needs its own part of the gradient and no other. But in `zero1`
 # the whole gradient is there when backward ends, 4 bytes per parameter. To never hold all of it,
 # send each gradient as soon as it exists, inside backward, and free it at once.
+
+# %%
+zero_step("ZeRO-2")
+
+# %% [markdown]
+# One layer's gradient is whole at a time. Of the layers behind it each rank has kept its own shard.
 #
 # ### Exercise 3: `zero2` (●● 15 minutes)
 #
@@ -470,6 +498,12 @@ if solved(zero2):
 # What is left are the parameters. A rank needs all of them, but not at the same time: a layer is
 # needed while it runs forward, and once more while it runs backward. So fetch it just before, and
 # free it just after.
+
+# %%
+zero_step("ZeRO-3")
+
+# %% [markdown]
+# At rest a rank has a quarter of everything; what comes on top is one layer, wherever the step is.
 #
 # Freeing has a catch. Autograd has saved the layer's weights for the backward pass, and if you give
 # the parameter *other* memory, the old one stays. The trick is to take the memory away from under
@@ -555,11 +589,15 @@ check(shard_layer)
 # comes next, and wait for it only when it is needed. Two layers are in memory at most, and none at
 # the end. (The last unit may stay gathered between forward and backward, or be gathered again.)
 #
-# The backward pass must stop at each layer, so cut the graph between layers: `h =
-# output.detach().requires_grad_()` starts a new graph, and after the backward pass of what follows,
-# `h.grad` is what this layer needs: `output.backward(h.grad)`. The very first input, `x`, may be
-# integers (tokens), and needs no gradient. `loss(h, y)` takes the last output. Return its value as
-# a tensor, detached.
+# The backward pass must stop at each layer, so cut the graph between layers:
+#
+# ```python
+# h = output.detach().requires_grad_()  # the next layer's input: the start of a new graph
+# output.backward(h.grad)  # once the backward pass of what follows has filled h.grad
+# ```
+#
+# The very first input, `x`, may be integers (tokens), and needs no gradient. `loss(h, y)` takes the
+# last output. Return its value as a tensor, detached.
 #
 # Write it without prefetching first, then move the gathers forward. In the backward pass, release a
 # layer before you reduce its gradients, so that its parameters and the row of its gradients need
@@ -610,7 +648,9 @@ check(zero3_step)
 
 # %%
 ### BEGIN SOLUTION
-guess_zero3 = 1, 1, 2
+guess_zero3_parameters = 1
+guess_zero3_gradients = 1
+guess_zero3_optimizer = 2
 guess_zero3_passes = 3
 ### END SOLUTION
 
@@ -659,7 +699,19 @@ for name, run in runs.items():
     report(name, run)
     assert torch.allclose(mean_losses(run), one_process, atol=1e-4), name
 print(f"{'one process':13} losses", " ".join(f"{loss:.3f}" for loss in one_process))
-print("your guesses for zero3:", guessed(guess_zero3, guess_zero3_passes))
+guesses = guess_zero3_parameters, guess_zero3_gradients, guess_zero3_optimizer, guess_zero3_passes
+print("your guesses for zero3:", guessed(*guesses))
+
+
+def per_element(nbytes):
+    return {kind: number / GPT_SIZE for kind, number in nbytes.items()}
+
+
+stacked_bars(
+    {name: per_element(run[0][1]) for name, run in runs.items() if name != "careless"},
+    "bytes per parameter, held by rank 0 when backward has ended",
+    "A small GPT in fp32 on four ranks",
+)
 
 # %% [markdown]
 # **Explain.** Sixteen bytes on one GPU are four on four GPUs. The traffic is 3 passes: the
@@ -704,8 +756,10 @@ def costs_by_the_library(stage, n):
 
 costs = yours_or(zero_costs, costs_by_the_library)
 published = {0: 120, 1: 31.4, 2: 16.6, 3: 1.9}
+rows = [["", "GB by your formula", "published"]]
 for stage, gigabytes in published.items():
-    print(f"stage {stage}: {7.5 * costs(stage, 64)[0]:6.2f} GB, published {gigabytes}")
+    rows.append([f"stage {stage}", f"{7.5 * costs(stage, 64)[0]:.2f}", gigabytes])
+print(text.table(rows))
 
 # %% [markdown]
 # Your own runs computed in fp32, where the parts are 4 + 4 + 8. What they should hold, against what
@@ -718,11 +772,13 @@ in_fp32 = {
     "zero2": (4, 4 / 4, 12 / 4),
     "zero3": (4 / 4, 4 / 4, 8 / 4),
 }
+rows = [["", "bytes by formula", "held, on every rank"]]
 for name, formula in in_fp32.items():
     if name in runs:
         by_formula = [int(nbytes * GPT_SIZE) for nbytes in formula]
         equal = all(list(held.values()) == by_formula for _, held in runs[name])
-        print(f"{name:14} {sum(by_formula):9,} bytes by formula; equal on every rank: {equal}")
+        rows.append([name, f"{sum(by_formula):,}", "the same" if equal else "not the same"])
+print(text.table(rows))
 
 # %% [markdown]
 # That is what is held when backward has ended. Within a step there is more: activations, layers
@@ -744,25 +800,32 @@ def two_steps(stage):
     for number, (tokens, targets) in enumerate(batches(2, 2 * n)):
         with record_function(f"step {number}"):
             zero.zero_grad()
-            loss = token_loss(model(tokens.chunk(n)[rank]), targets.chunk(n)[rank])
-            loss.backward()
-            zero.step()
+            with record_function("forward"):
+                loss = token_loss(model(tokens.chunk(n)[rank]), targets.chunk(n)[rank])
+            with record_function("backward"):
+                loss.backward()
+            with record_function("update"):
+                zero.step()
 
 
-memory = {}
+memory, labels = {}, {}
 for name, stage in stages.items():
-    run = run_ranks(two_steps, 4, stage, observe="memory", timeout=50)
-    memory[name] = run.trace.within("step 1").memory()
+    trace = run_ranks(two_steps, 4, stage, observe="memory", timeout=50).trace
+    memory[name] = trace.within("step 1").memory()
+    passes_of_a_step = ("forward", "backward", "update")
+    labels[name] = [label for label in trace.labels if label.name in passes_of_a_step]
 kinds = ("parameters", "gradients", "optimizer")
 print("rank 0, the most of each kind in the second step, in bytes per parameter")
+rows = [["", *kinds]]
 for name, held in memory.items():
-    print(name, "".join(f"   {kind} {held.highest[0][kind] / BIG_SIZE:.1f}" for kind in kinds))
-memory_curves(memory, "one step of rank 0: forward, backward, optimizer")
+    rows.append([name, *(f"{held.highest[0][kind] / BIG_SIZE:.1f}" for kind in kinds)])
+print(text.table(rows))
+memory_curves(memory, "one step of rank 0", labels=labels)
 
 # %% [markdown]
-# From left to right: forward, backward, optimizer. The activations rise in forward and fall in
-# backward. They are the same hill in all three: ZeRO does nothing about them;
-# [lesson 07](07_less_memory.ipynb) does. What differs is the ground that the hill stands on.
+# The activations rise in forward and fall in backward. The hill is as high in all three: ZeRO does
+# nothing about it; [lesson 07](07_less_memory.ipynb) does. What differs is the ground that the hill
+# stands on, and in `Zero3` the ground moves.
 #
 # - `Zero1` holds the whole gradient, and has its peak where the optimizer steps.
 # - In `Zero2` backward makes the gradient piece by piece, and the pieces leave in buckets
@@ -773,7 +836,7 @@ memory_curves(memory, "one step of rank 0: forward, backward, optimizer")
 # If you compare with 2 + 2 + 12: the recorder counts what an optimizer steps, here the shard's fp32
 # copy, as parameters. So they are 2 + 4/4 = 3 under `Zero1`, and 8/4 = 2 are left for the
 # optimizer. During the optimizer's step the shard also has a gradient in fp32, 4/4 = 1 more. Under
-# `Zero3` it is 2/4 + 4/4 = 1.5, and two whole layers in 16 bits come on top.
+# `Zero3` the parameters are 2/4 + 4/4 = 1.5, and two whole layers in 16 bits come on top.
 #
 # **Explore.** The states by stage, against the memory of a device. "yours" is the GPT of the last
 # cell; choose it together with 4 devices, and its measured states stand below what the formula
@@ -801,23 +864,28 @@ zero_explorer(own=memory, own_parameters=BIG_SIZE)
 #
 # ## 7. Claims put to the test
 #
-# ### "ZeRO-3 needs 64 times less memory on 8 GPUs", and "ZeRO-1 saves 4x, ZeRO-2 8x"
+# ### Four, eight and 64 times less memory
 #
-# Both are in circulation, and each has a source. The 64 is from the paper's figure, the 4 and the 8
-# from its list of the stages.
+# "ZeRO-3 needs 64 times less memory on 8 GPUs" is in circulation, and so is "ZeRO-1 saves 4x,
+# ZeRO-2 8x". Each has a source. The 64 is from the paper's figure, the 4 and the 8 from its list of
+# the stages.
 #
 # **Predict.** What are the three factors at N = 8?
 
 # %%
 ### BEGIN SOLUTION
-guess_factors = (2.91, 4.27, 8)
+guess_factor_1 = 2.91
+guess_factor_2 = 4.27
+guess_factor_3 = 8
 ### END SOLUTION
 
 # %%
+rows = [["times less memory", "stage 1", "stage 2", "stage 3"]]
 for ranks in (2, 4, 8, 64, 1024):
-    factors = "  ".join(f"{16 / costs(stage, ranks)[0]:7.2f}" for stage in (1, 2, 3))
-    print(f"N = {ranks:4}: {factors}")
-print("your guess for N = 8:", guessed(guess_factors))
+    factors = [f"{16 / costs(stage, ranks)[0]:.2f}" for stage in (1, 2, 3)]
+    rows.append([f"N = {ranks}", *factors])
+print(text.table(rows))
+print("your guesses for N = 8:", guessed(guess_factor_1, guess_factor_2, guess_factor_3))
 
 # %%
 if "zero3" in runs:
@@ -909,12 +977,13 @@ both |= {
     "FSDP2": run_ranks(train_fsdp, 4, True, observe="memory", timeout=50),
     "FSDP2, kept": run_ranks(train_fsdp, 4, False, observe="memory", timeout=50),
 }
-print(f"{'':24} losses{'':13} sent per step    passes  bytes per parameter, by rank")
+rows = [["", "losses", "bytes sent per step", "passes", "bytes per parameter, by rank"]]
 for name, run in both.items():
     losses = " ".join(f"{loss:.3f}" for loss in mean_losses(run))
     sent = run.trace.within("training").traffic().sent[0] // STEPS
     held = " ".join(f"{sum(held.values()) / GPT_SIZE:5.2f}" for _, held in run)
-    print(f"{name:24} {losses}  {sent:9,} bytes   {passes(run):.2f}   {held}")
+    rows.append([name, losses, f"{sent:,}", f"{passes(run):.2f}", held])
+print(text.table(rows, left=2))
 print("your guesses:", guessed(guess_zero_redundancy, guess_fsdp, guess_fsdp_kept))
 
 # %% [markdown]
@@ -934,15 +1003,15 @@ print("your guesses:", guessed(guess_zero_redundancy, guess_fsdp, guess_fsdp_kep
 # time in training:
 
 # %% tags=["nbval-ignore-output"]
-print("bytes per parameter, on rank 0 at its peak")
-for name, run in both.items():
-    at_peak = run.trace.within("training").memory().at_peak[0]
-    parts = {kind: nbytes / GPT_SIZE for kind, nbytes in at_peak.items()}
-    states = sum(parts[kind] for kind in kinds)
-    print(
-        f"{name:24} {sum(parts.values()):5.1f} = {states:4.1f} model states"
-        f" + {sum(parts.values()) - states:4.1f} activations, messages and copies"
-    )
+stacked_bars(
+    {
+        name: per_element(run.trace.within("training").memory().at_peak[0])
+        for name, run in both.items()
+    },
+    "bytes per parameter, held by rank 0 at its peak",
+    "The peak: the same runs",
+    "{:.1f}".format,
+)
 
 # %% [markdown]
 # Model and batch are small here, so of each peak some 6 bytes per parameter are activations. The
@@ -954,11 +1023,12 @@ for name, run in both.items():
 #   release it, yours peaks a little higher. This model has only two blocks, so two layers are
 #   nearly all of it, and *kept* takes hardly more. With 48 blocks it would be two of 48.
 # - **zero1** lays all gradients in a row before it sends them, 4 bytes more, and saves little at
-#   the peak. `DistributedDataParallel` has them twice as well, in `.grad` and in its buckets. With
-#   `gradient_as_bucket_view=True` a gradient is a view of the bucket, as in the course's `Zero1`.
+#   the peak.
 # - **ZeroRedundancyOptimizer** has its peak in the very first backward pass. Adam's averages, 2 of
 #   its 10 bytes, are made by the first `step()`, and most gradients do not exist yet either. What
-#   weighs there are the buffers in which `DistributedDataParallel` sends.
+#   weighs there are the buckets in which `DistributedDataParallel` sends: it too has the gradients
+#   twice, in `.grad` and in its buckets. (With `gradient_as_bucket_view=True` a gradient is a view
+#   of the bucket, as in the course's `Zero1`.)
 #
 # **The time** (optional). Two ranks, one to a core, and a larger GPT; all methods take turns, so
 # that they meet the same disturbances. What do you expect? Times are your machine's, and no test
@@ -1011,10 +1081,15 @@ step_times(run_ranks(time_all, 2, "zero1" in runs, observe=False, timeout=60)[0]
 
 # %% [markdown]
 # **Explain.** The computation is the same in all of them, and on these cores a message is a copy
-# between two processes. What differs is how many messages there are, and who makes them. `zero1`
-# sends two in a step. Stage 3 sends three per layer, and half as many bytes again, and the cores
-# that compute have to move them too. FSDP2 was made for GPUs, where a network card carries the
-# messages while the GPU computes.
+# between two processes. What differs is how many messages there are, and what else is copied.
+#
+# - **Your zero1** sends two messages in a step, the fewest of all. But it copies the gradients into
+#   a row and the new parameters out of one. In the course's `Zero1` the parameters lie in the row.
+# - **ZeroRedundancyOptimizer** all-reduces the gradients and then sends a broadcast for every
+#   parameter.
+# - **Stage 3** sends three messages per layer, and half as many bytes again, and the cores that
+#   compute have to move them too. FSDP2 was made for GPUs, where a network card carries the
+#   messages while the GPU computes.
 #
 # ## 9. Reflection, with numbers
 #
@@ -1023,25 +1098,25 @@ step_times(run_ranks(time_all, 2, "zero1" in runs, observe=False, timeout=60)[0]
 # 1. A 13B model, mixed precision, GPUs with 80 GB, of which 30 are left for activations. How many
 #    GPUs does each stage need?
 #
-# <details><summary>Answer</summary>
-# 50 GB are 3.85 bytes per parameter. Stage 1: 4 + 12/N, never. Stage 2: 2 + 14/N &le; 3.85, so N
-# = 8. Stage 3: 16/N &le; 3.85, so N = 5.
-# </details>
+#    <details><summary>Answer</summary>
+#    50 GB are 3.85 bytes per parameter. Stage 1: 4 + 12/N, never. Stage 2: 2 + 14/N &le; 3.85, so N
+#    = 8. Stage 3: 16/N &le; 3.85, so N = 5.
+#    </details>
 #
 # 2. GPT-3 has 175 billion parameters. What does a rank send in a step under stage 3 on 1024 GPUs,
 #    in 16 bits? How long does that take at 25 GB/s?
 #
-# <details><summary>Answer</summary>
-# 3 passes of 350 GB, 1.05 TB: 42 seconds. More GPUs do not make it less. This is why ZeRO-3 wants
-# large batches, and why very large models use tensor and pipeline parallelism as well.
-# </details>
+#    <details><summary>Answer</summary>
+#    3 passes of 350 GB, 1.05 TB: 42 seconds. More GPUs do not make it less. This is why ZeRO-3
+#    wants large batches, and why very large models use tensor and pipeline parallelism as well.
+#    </details>
 #
 # 3. Adam on 5 ranks, a model of 3 trainable elements, stage 1. Who holds what?
 #
-# <details><summary>Answer</summary>
-# The row is padded to 5 elements. Ranks 3 and 4 own one element of padding each: they update a zero
-# with a gradient of zero. Your zero1 was checked on this very case.
-# </details>
+#    <details><summary>Answer</summary>
+#    The row is padded to 5 elements. Ranks 3 and 4 own one element of padding each: they update a
+#    zero with a gradient of zero. Your zero1 was checked on this very case.
+#    </details>
 #
 # ## 10. Assignment: `clip_across_shards` (●● 20 minutes)
 #
