@@ -219,7 +219,8 @@ guess_m = 64
 ### END SOLUTION
 
 # %%
-if solved(bubble_fractions):
+counts_bubbles = solved(bubble_fractions)
+if counts_bubbles:
     rows = [["m for less than", "10 % of all the time", "10 % of the working time"]]
     for stages in (2, 4, 8, 64):
         least = [
@@ -229,7 +230,7 @@ if solved(bubble_fractions):
         rows.append([f"p = {stages}", *least])
     print(text.table(rows))
 print("your guess for p = 8:", guessed(guess_m))
-bubble_curves(lambda p, m: bubble_fractions(p, m)[0]) if solved(bubble_fractions) else None
+bubble_curves(lambda p, m: bubble_fractions(p, m)[0]) if counts_bubbles else None
 
 # %% [markdown]
 # **Explain.** $\frac{p-1}{m+p-1} < \frac{1}{10}$ means $m > 9(p-1)$. By the other convention it is
@@ -891,9 +892,9 @@ if solved(choose_schedule):
         compared[name] = {only: each and each / fastest for only, each in took.items()}
     print(text.table(rows, left=2))
 print("your guesses:", guessed(guess_39b, guess_20b, guess_gpt3, guess_machines_7b))
-title = "the best that each schedule can do, in times of the fastest"
+label = "time of a step, over that of the fastest"
 grouped_bars(
-    compared, title, "time of a step", "{:.2f}".format, "does not fit"
+    compared, "the best step of each schedule", label, "{:.2f}".format, "does not fit"
 ) if compared else None
 
 # %% [markdown]

@@ -289,8 +289,8 @@ print("rank 1 of 4 owns", row.chunk(4)[1])
 # - `step()` is called after each backward: reduce-scatter the gradients, update, all-gather. A
 #   reduce-scatter adds up, and an average is wanted. Before it returns, `step` drops the
 #   gradient of the shard.
-# - One reduce-scatter and one all-gather are enough in a step. (What you send is counted. The other
-#   calls that "Enforced" allows are for the start, or for those who want to try another way.)
+# - One reduce-scatter and one all-gather are all that a step needs. (What a step sends is counted.
+#   With which of the calls below, and how the ranks become equal, is up to you.)
 
 
 # %% exercise="zero1"
@@ -432,7 +432,8 @@ print("your guesses:", guessed(guess_data_parallel, guess_zero1, guess_careless)
 zero_step("ZeRO-2")
 
 # %% [markdown]
-# One layer's gradient is whole at a time. Of the layers behind it each rank has kept its own shard.
+# ▶ shows it: in backward, the gradient of one layer at a time is whole. Of the layers behind it
+# each rank has kept its own shard.
 #
 # ### Exercise 3: `zero2` (●● 15 minutes)
 #
@@ -503,7 +504,8 @@ if solved(zero2):
 zero_step("ZeRO-3")
 
 # %% [markdown]
-# At rest a rank has a quarter of everything; what comes on top is one layer, wherever the step is.
+# At rest a rank has a quarter of everything. ▶ shows what comes on top: one layer, wherever the
+# step is.
 #
 # Freeing has a catch. Autograd has saved the layer's weights for the backward pass, and if you give
 # the parameter *other* memory, the old one stays. The trick is to take the memory away from under
@@ -699,8 +701,8 @@ for name, run in runs.items():
     report(name, run)
     assert torch.allclose(mean_losses(run), one_process, atol=1e-4), name
 print(f"{'one process':13} losses", " ".join(f"{loss:.3f}" for loss in one_process))
-guesses = guess_zero3_parameters, guess_zero3_gradients, guess_zero3_optimizer, guess_zero3_passes
-print("your guesses for zero3:", guessed(*guesses))
+parts_guessed = guessed(guess_zero3_parameters, guess_zero3_gradients, guess_zero3_optimizer)
+print(f"your guesses for zero3: {parts_guessed}; passes:", guessed(guess_zero3_passes))
 
 
 def per_element(nbytes):
@@ -1014,21 +1016,21 @@ stacked_bars(
 )
 
 # %% [markdown]
-# Model and batch are small here, so of each peak some 6 bytes per parameter are activations. The
-# rest tells the methods apart. (Where the peak is inside backward, not all gradients exist yet:
-# then it has fewer model states than are held when backward has ended.)
+# Most peaks are inside backward. There some 6 bytes per parameter are activations, since model and
+# batch are small, and hardly any gradients exist yet. The rest tells the methods apart.
 #
 # - **zero3**, as the course's solution has it, and **FSDP2** peak alike, at 4 bytes held and two
 #   layers, the one that runs and the one on its way. If you reduce a layer's gradients before you
 #   release it, yours peaks a little higher. This model has only two blocks, so two layers are
 #   nearly all of it, and *kept* takes hardly more. With 48 blocks it would be two of 48.
-# - **zero1** lays all gradients in a row before it sends them, 4 bytes more, and saves little at
-#   the peak.
+# - **Your zero1** has its peak in `step()`, when the activations are gone: `flatten` lays all
+#   gradients in a row, 4 bytes, and copies the row to pad it, 4 more. So it saves little at the
+#   peak.
 # - **ZeroRedundancyOptimizer** has its peak in the very first backward pass. Adam's averages, 2 of
-#   its 10 bytes, are made by the first `step()`, and most gradients do not exist yet either. What
-#   weighs there are the buckets in which `DistributedDataParallel` sends: it too has the gradients
-#   twice, in `.grad` and in its buckets. (With `gradient_as_bucket_view=True` a gradient is a view
-#   of the bucket, as in the course's `Zero1`.)
+#   its 10 bytes, are made by the first `step()`. What weighs there are the buffers in which
+#   `DistributedDataParallel` sends: it too has the gradients twice, in `.grad` and in its buckets.
+#   (With `gradient_as_bucket_view=True` a gradient is a view of the bucket, as in the course's
+#   `Zero1`.)
 #
 # **The time** (optional). Two ranks, one to a core, and a larger GPT; all methods take turns, so
 # that they meet the same disturbances. What do you expect? Times are your machine's, and no test

@@ -20,8 +20,10 @@ def bubble_curves(bubble: Bubble, ranks: Sequence[int] = (2, 4, 8, 64), line: fl
     if not 1 <= len(ranks) <= len(STROKES):
         raise ValueError(f"{len(STROKES)} curves can be told apart, not {len(ranks)}")
     below = {p: _first_below(bubble, p, line) for p in ranks}
-    found = [f"p = {p} from m = {m}" for p, m in below.items() if m]
-    title = f"idle, of all the time: below {line:.0%} with {listed(found)}" if found else "idle"
+    found = {p: m for p, m in below.items() if m}
+    title = "the part of all the time in which a pipeline of p stages is idle"
+    if found:
+        title = f"idle for less than {line:.0%} of the time from m = {listed(found.values())} on"
     rows = [["m", *(f"p = {p}" for p in ranks)]]
     rows += [[str(m), *(f"{bubble(p, m):.0%}" for p in ranks)] for m in _ROWS]
     return View(_draw(bubble, below, line, title), "\n".join([title, table(rows, left=0)]))
@@ -36,14 +38,14 @@ def _draw(bubble: Bubble, below: Mapping[int, int | None], line: float, title: s
     top = picture.height + 24
     field = Field(picture, 60, top, 750, 250, (1, 1.05 * _MOST), (0, 1), log_x=True)
     marks = {float(2**k): str(2**k) for k in range(11)}
-    field.marks_below(marks, "m, microbatches in a step, logarithmic", grid=True)
+    field.marks_below(marks, "m, microbatches, logarithmic", grid=True)
     field.marks_left({k / 5: f"{k / 5:.0%}" for k in range(6)}, "idle", grid=True)
     y = field.up(line)
     picture.line([(field.left, y), (field.right, y)], "alarm", 1.5, "6 4")
     picture.text(field.left + 6, y - 8, f"{line:.0%}", SMALL, ink="alarm")
     looks: dict[str, Stroke] = {}
     for (p, first), look in zip(below.items(), STROKES, strict=False):
-        name = f"p = {p} stages"
+        name = f"p = {p}"
         looks[name] = look
         field.curve([(m, bubble(p, m)) for m in _DENSE], look, name)
         if first:
