@@ -1330,38 +1330,38 @@ print("your guesses:", guessed(guess_different, guess_ranks_agree))
 #
 # 1. You double $n$ from 8 to 16. By what factor does the ring's traffic per rank grow?
 #
-# <details><summary>Answer</summary>
-# From 2·7/8 = 1.75 to 2·15/16 = 1.875 tensors: by 7 %.
-# </details>
+#    <details><summary>Answer</summary>
+#    From 2·7/8 = 1.75 to 2·15/16 = 1.875 tensors: by 7 %.
+#    </details>
 #
 # 2. A model has 300 gradient tensors, $\alpha$ = 20 µs, 64 ranks. What does latency cost per step
 #    without fusion? With everything in three buffers?
 #
-# <details><summary>Answer</summary>
-# 2·63·20 µs = 2.52 ms for one all-reduce. 300 of them: 756 ms. Three: 7.6 ms.
-# </details>
+#    <details><summary>Answer</summary>
+#    2·63·20 µs = 2.52 ms for one all-reduce. 300 of them: 756 ms. Three: 7.6 ms.
+#    </details>
 #
 # 3. One rank of 64 has a network card at half speed. How fast is the ring?
 #
-# <details><summary>Answer</summary>
-# Half as fast, everywhere. Every card sends one chunk in every step, and nobody can take the next
-# step before the chunk of the last one is there. So the slowest sets the pace.
-# </details>
+#    <details><summary>Answer</summary>
+#    Half as fast, everywhere. Every card sends one chunk in every step, and nobody can take the
+#    next step before the chunk of the last one is there. So the slowest sets the pace.
+#    </details>
 #
 # 4. Goyal et al. saw a factor of 3 between ring and halving-doubling on 32 servers. At which size
 #    does the formula give 3?
 #
-# <details><summary>Answer</summary>
-# Both share the bandwidth term x. (62α + x) / (10α + x) = 3 gives x = 16α. With α = 50 µs that is
-# 0.8 ms, or 1.3 MB at 25 Gbit/s.
-# </details>
+#    <details><summary>Answer</summary>
+#    Both share the bandwidth term x. (62α + x) / (10α + x) = 3 gives x = 16α. With α = 50 µs that
+#    is 0.8 ms, or 1.3 MB at 25 Gbit/s.
+#    </details>
 #
 # 5. Gradients in bfloat16 take half the bytes. What gets twice as fast, and what does not?
 #
-# <details><summary>Answer</summary>
-# The bandwidth term halves. The latency term stays. For VGG-16 on 512 ranks with the α and β above:
-# from 51 + 353 ms to 51 + 177 ms.
-# </details>
+#    <details><summary>Answer</summary>
+#    The bandwidth term halves. The latency term stays. For VGG-16 on 512 ranks with the α and β
+#    above: from 51 + 353 ms to 51 + 177 ms.
+#    </details>
 #
 # ## 11. Assignment: `halving_doubling_all_reduce` (●●● 25 minutes)
 #

@@ -1124,45 +1124,46 @@ print("your guesses for 64:", guessed(guess_10, guess_100))
 # 1. Eight ranks have 32 rows each, but in the last step of an epoch one of them has 4. DDP averages
 #    the means. How much more does one of these 4 rows count than one of the others?
 #
-# <details><summary>Answer</summary>
-# 1/8 · 1/4 against 1/8 · 1/32: eight times as much.
-# </details>
+#    <details><summary>Answer</summary>
+#    1/8 · 1/4 against 1/8 · 1/32: eight times as much.
+#    </details>
 #
 # 2. A model of 1.5 billion parameters, gradients in float32, 16 GPUs. How many bytes does each send
 #    per step, and how long does that take at 25 Gbit/s? With four microbatches, under `no_sync` and
 #    without?
 #
-# <details><summary>Answer</summary>
-# 2 · 15/16 · 6 GB = 11.25 GB, 3.6 s. Four times that, 14.4 s, without no_sync; 3.6 s with it.
-# </details>
+#    <details><summary>Answer</summary>
+#    2 · 15/16 · 6 GB = 11.25 GB, 3.6 s. Four times that, 14.4 s, without no_sync; 3.6 s with it.
+#    </details>
 #
 # 3. Backward takes 200 ms, the network needs 300 ms for all buckets together. How much can overlap
 #    hide at most, and what is the efficiency then, if forward takes 100 ms?
 #
-# <details><summary>Answer</summary>
-# At most 200 ms, all of backward. 100 ms stick out: 300/400 = 75 %. In practice it is a little
-# less, since the first bucket is ready only some time after backward has begun.
-# </details>
+#    <details><summary>Answer</summary>
+#    At most 200 ms, all of backward. 100 ms stick out: 300/400 = 75 %. In practice it is a little
+#    less, since the first bucket is ready only some time after backward has begun.
+#    </details>
 #
 # 4. ResNet-101 has 178 MB of gradients. Into how many buckets does DDP put it by default, about?
 #
-# <details><summary>Answer</summary>
-# 25 MiB are 26.2 MB: seven or eight, with the small first one. No parameter is larger than 9.4 MB.
-# </details>
+#    <details><summary>Answer</summary>
+#    25 MiB are 26.2 MB: seven or eight, with the small first one. No parameter is larger than 9.4
+#    MB.
+#    </details>
 #
 # 5. Goyal et al. used a rate of 0.1 for 256 images. You have 12 GPUs with 64 images each. Which
 #    rate, and over how many steps do you warm up in five epochs?
 #
-# <details><summary>Answer</summary>
-# 768 images: 0.3. An epoch has 1,281,167 / 768 = 1668 steps, so 8341.
-# </details>
+#    <details><summary>Answer</summary>
+#    768 images: 0.3. An epoch has 1,281,167 / 768 = 1668 steps, so 8341.
+#    </details>
 #
 # 6. What does data parallelism do about the 16 bytes per parameter that training takes
 #    ([lesson 00](00_ranks.ipynb))?
 #
-# <details><summary>Answer</summary>
-# Nothing: every rank holds all of them. [Lesson 06](06_zero.ipynb) changes that.
-# </details>
+#    <details><summary>Answer</summary>
+#    Nothing: every rank holds all of them. [Lesson 06](06_zero.ipynb) changes that.
+#    </details>
 #
 # ## 13. Assignment: `buckets_by_ready_time` (●● 15 minutes)
 #

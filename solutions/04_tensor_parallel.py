@@ -918,39 +918,40 @@ print("your guess:", guessed(guess_kept_gb))
 # 1. A layer has $h = 8192$, and $b = 2$, $s = 4096$, $t = 4$, bfloat16. What does each rank send in
 #    one layer?
 #
-# <details><summary>Answer</summary>
-# 8 · 2 · 4096 · 8192 · 3/4 · 2 bytes = 805 MB.
-# </details>
+#    <details><summary>Answer</summary>
+#    8 · 2 · 4096 · 8192 · 3/4 · 2 bytes = 805 MB.
+#    </details>
 #
 # 2. 32 heads, of which 8 for keys and values. For which $t$ can the layer be split? For which of
 #    these do ranks share a key/value head?
 #
-# <details><summary>Answer</summary>
-# t must divide 32: 1, 2, 4, 8, 16, 32. With 16 and 32, two and four ranks hold the same key/value
-# head.
-# </details>
+#    <details><summary>Answer</summary>
+#    t must divide 32: 1, 2, 4, 8, 16, 32. With 16 and 32, two and four ranks hold the same
+#    key/value head.
+#    </details>
 #
 # 3. Somebody adds the bias of a row-parallel layer before g. What comes out on $t = 4$ ranks?
 #
-# <details><summary>Answer</summary>
-# The output plus three times the bias too much. At the start biases are zero, so it shows only
-# after some training.
-# </details>
+#    <details><summary>Answer</summary>
+#    The output plus three times the bias too much. At the start biases are zero, so it shows only
+#    after some training.
+#    </details>
 #
 # 4. Your loss on two ranks equals that of one process, but training diverges after a while. Which
 #    of f and g may be missing, or in place?
 #
-# <details><summary>Answer</summary>
-# f: forward it does nothing, so the loss is right without it. The norms' gradients then differ
-# between ranks, and their copies drift apart.
-# </details>
+#    <details><summary>Answer</summary>
+#    f: forward it does nothing, so the loss is right without it. The norms' gradients then differ
+#    between ranks, and their copies drift apart.
+#    </details>
 #
 # 5. Two machines of eight GPUs, 300 GB/s of NVLink inside and 25 GB/s between. Someone sets t = 16.
 #    By how much does the slowest link of the ring slow the all-reduces down, compared with t = 8?
 #
-# <details><summary>Answer</summary>
-# Every step of the ring waits for the slowest link: 25 GB/s instead of 300 GB/s, so about 12 times.
-# </details>
+#    <details><summary>Answer</summary>
+#    Every step of the ring waits for the slowest link: 25 GB/s instead of 300 GB/s, so about 12
+#    times.
+#    </details>
 #
 # ## 13. Assignment: `sequence_parallel_mlp` (●●● 25 minutes)
 #

@@ -828,26 +828,26 @@ print("your guesses:", guessed(guess_offload, guess_everything, guess_nothing))
 #
 # 1. A model with 96 layers is checkpointed with k = 1. Operations, and activations between layers?
 #
-# <details><summary>Answer</summary>
-# A third more operations. 96 kept, and one layer's inside at a time.
-# </details>
+#    <details><summary>Answer</summary>
+#    A third more operations. 96 kept, and one layer's inside at a time.
+#    </details>
 #
 # 2. Offload on 8 GPUs with ZeRO-2: how much crosses the bus of one GPU in a step for 10B
 #    parameters? How long does that take on PCIe 4, at 31.5 GB/s?
 #
-# <details><summary>Answer</summary>
-# 4 bytes &middot; 10e9 / 8 = 5 GB, 0.16 s: each GPU brings down its part of the gradients, and
-# takes up its part of the parameters; the rest comes from the other GPUs.
-# </details>
+#    <details><summary>Answer</summary>
+#    4 bytes &middot; 10e9 / 8 = 5 GB, 0.16 s: each GPU brings down its part of the gradients, and
+#    takes up its part of the parameters; the rest comes from the other GPUs.
+#    </details>
 #
 # 3. You have one GPU with 24 GB and want to train 1.5B parameters with batches of 8 sequences. The
 #    states are 24 GB. What do you do first?
 #
-# <details><summary>Answer</summary>
-# There is nobody to share with, so ZeRO does not help. Offload leaves 3 GB of states on the device.
-# A quarter of section 1's activations are 15 GB, which fits; with checkpointing the batch can grow,
-# and a larger batch hides the bus.
-# </details>
+#    <details><summary>Answer</summary>
+#    There is nobody to share with, so ZeRO does not help. Offload leaves 3 GB of states on the
+#    device. A quarter of section 1's activations are 15 GB, which fits; with checkpointing the
+#    batch can grow, and a larger batch hides the bus.
+#    </details>
 #
 # ## 7. What to read
 #

@@ -1233,35 +1233,36 @@ print("your guess:", guessed(guess_idle_packed))
 # 1. Eight ranks, plain split, causal. What share of the time is idle? With zigzag, how much faster
 #    is a step of attention?
 #
-# <details><summary>Answer</summary>
-# 7/15 = 47 %. Zigzag takes n²/2 = 32 blocks on 8 ranks, 4 blocks of time, where plain takes 7.5: it
-# is 1.9 times as fast. (Brandon et al. measured up to 1.45 for a whole training step with stripes
-# on A100s, at 256 k tokens.)
-# </details>
+#    <details><summary>Answer</summary>
+#    7/15 = 47 %. Zigzag takes n²/2 = 32 blocks on 8 ranks, 4 blocks of time, where plain takes 7.5:
+#    it is 1.9 times as fast. (Brandon et al. measured up to 1.45 for a whole training step with
+#    stripes on A100s, at 256 k tokens.)
+#    </details>
 #
 # 2. A model with 32 heads of queries and 32 of keys, over InfiniBand at 25 GB/s, A100s at half of
 #    their peak. How many tokens does each rank need, so that the ring hides?
 #
-# <details><summary>Answer</summary>
-# 2 · 156e12 / 25e9 = 12,480. Grouped-query attention with a quarter of the keys makes it 3,120.
-# </details>
+#    <details><summary>Answer</summary>
+#    2 · 156e12 / 25e9 = 12,480. Grouped-query attention with a quarter of the keys makes it 3,120.
+#    </details>
 #
 # 3. You have 64 GPUs in 8 machines, and a model with 8 heads of keys and values. How would you cut
 #    a sequence of a million tokens?
 #
-# <details><summary>Answer</summary>
-# Ulysses or tensor parallelism inside the machines, where 8 ranks have one head of keys each, and a
-# ring across machines, each of which then has 125,000 tokens: far more than it takes to hide.
-# </details>
+#    <details><summary>Answer</summary>
+#    Ulysses or tensor parallelism inside the machines, where 8 ranks have one head of keys each,
+#    and a ring across machines, each of which then has 125,000 tokens: far more than it takes to
+#    hide.
+#    </details>
 #
 # 4. What does the ring hold, and what the all-gather, for the model of section 1 on 16 ranks, in
 #    one layer?
 #
-# <details><summary>Answer</summary>
-# A block is 131,072/16 tokens, 2 · 8 heads of size 128 and two bytes: 33.6 MB. The ring holds two
-# of them, 67 MB, the all-gather sixteen, 537 MB. Both let go of it after the layer, so with 80 GB
-# either is affordable; at a million tokens it is 4.3 GB.
-# </details>
+#    <details><summary>Answer</summary>
+#    A block is 131,072/16 tokens, 2 · 8 heads of size 128 and two bytes: 33.6 MB. The ring holds
+#    two of them, 67 MB, the all-gather sixteen, 537 MB. Both let go of it after the layer, so with
+#    80 GB either is affordable; at a million tokens it is 4.3 GB.
+#    </details>
 #
 # ## 13. Assignment: `packed_ring_attention` (●● 20 minutes)
 #

@@ -110,7 +110,7 @@ EXERCISE = Exercise(
         ranks_per_node: inside += sent, else: between += sent.
         """,
     ),
-    passed="on 1 to 4 nodes, every byte counted once, also where the last node is not full",
+    passed="on 1 to 4 nodes, every byte counted once, even where the last node is not full",
     contract=Contract(
         takes="any number of ranks; the last node may have fewer than the others",
         allowed=frozenset(),
