@@ -110,9 +110,7 @@ def _draw(
         line = [(left, field.up(peak)), (left + wide, field.up(peak))]
         picture.line(line, "ink", 0.8, "2 2")
         if curve.times:
-            place = _place(curve, curve.total.index(peak), over)
-            hint = f"peak: {size_text(peak)}" + _said(peaks[name][1])
-            picture.dot(field.across(place), field.up(peak), 3.5, "ink", hint)
+            _mark_peak(field, _place(curve, curve.total.index(peak), over), peaks[name])
         head = f"{name}: peak {size_text(peak)}"
         picture.text(left + wide / 2, y - 8, head, SMALL, "middle", bold=True)
         if own := _begins(curve, parts.get(name, {}), over):
@@ -128,9 +126,16 @@ def _draw(
     return picture
 
 
-def _said(parts: Mapping[str, int]) -> str:
-    """What a peak is made of."""
-    return "".join(f"\n{kind} {size_text(nbytes)}" for kind, nbytes in parts.items() if nbytes)
+def _mark_peak(field: Field, place: float, peak: Peak) -> None:
+    """A dot, and below it what is there: a peak may be shorter than a pixel is wide."""
+    x, low, hint = field.across(place), 0, f"peak: {size_text(peak[0])}"
+    for kind in MEMORY:
+        if nbytes := peak[1][kind]:
+            top, bottom = field.up(low + nbytes), field.up(low)
+            field.picture.box(x, top, 2.5, bottom - top, MEMORY[kind])
+            low += nbytes
+            hint += f"\n{kind} {size_text(nbytes)}"
+    field.picture.dot(x, field.up(peak[0]), 3.5, "ink", hint)
 
 
 def _place(curve: MemoryCurve, change: int, over: str) -> float:
