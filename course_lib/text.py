@@ -1,6 +1,9 @@
-"""Words and tables that many rooms print alike; it imports nothing, so that each of them may."""
+"""Words and tables that many rooms print alike; it imports no room, so that each of them may."""
 
+import re
 from collections.abc import Iterable, Sequence
+
+_HYPHENED = re.compile(r"(?<!\S)[^\s<>]{0,16}(?:\w-\d|\d-\w)[^\s<>]{0,16}(?![^\s<])")
 
 
 def listed(items: Iterable[object]) -> str:
@@ -27,6 +30,11 @@ def table(rows: Iterable[Sequence[object]], left: int = 1) -> str:
         for row in cells
     ]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def unbroken(text: str) -> str:
+    """Text of HTML in which no line ends behind the hyphen of "ZeRO-2", "0-dimensional", "n-1"."""
+    return _HYPHENED.sub(r'<span style="white-space:nowrap">\g<0></span>', text)
 
 
 def sentences(*parts: str) -> str:

@@ -22,6 +22,7 @@ from course_lib.classroom.formulas import FORMULA
 from course_lib.classroom.untouched_notebooks import untouched
 from course_lib.simulate import simulate
 from course_lib.techniques.schedules import gpipe, one_f_one_b
+from course_lib.text import unbroken
 from course_lib.views.gantt_chart import gantt_chart
 from course_lib.views.mesh_links import chosen_mesh
 from course_lib.views.ring_steps import ring_steps
@@ -64,8 +65,6 @@ dark.addEventListener("change", tell);
 _PARTS = re.compile(
     r"(<math.*?</math>)([^\s<]+)?|<code>([^<\n]*)</code>|(<pre.*?</pre>|<[^>]*>)", re.DOTALL
 )
-# Words that would be broken behind their hyphen: "ZeRO-2", "0-dimensional", "2(n-1)/n"
-_HYPHENED = re.compile(r"(?<!\S)[^\s<>]*(?:\w-\d|\d-\w)[^\s<>]*")
 _LONGEST = 44  # letters of code that fit into a line of a narrow page with some text
 _INDEX = """\
 <!DOCTYPE html>
@@ -175,14 +174,14 @@ class _Exporter(HTMLExporter):
 
     @pass_context
     def markdown2html(self, context: Context, source: str) -> str:
-        return unbroken(super().markdown2html(context, source))
+        return as_read(super().markdown2html(context, source))
 
 
-def unbroken(page: str) -> str:
+def as_read(page: str) -> str:
     """A rendered text in which no line ends before a comma, behind a hyphen or within a name."""
     parts, end = [], 0
     for found in _PARTS.finditer(page):
-        parts.append(_HYPHENED.sub(_kept_together, page[end : found.start()]))
+        parts.append(unbroken(page[end : found.start()]))
         formula, follows, code, _ = found.groups()
         if formula and follows:
             parts.append(f'<span class="nobr">{found[0]}</span>')
@@ -192,10 +191,6 @@ def unbroken(page: str) -> str:
             parts.append(found[0])
         end = found.end()
     return "".join([*parts, page[end:]])
-
-
-def _kept_together(word: re.Match[str]) -> str:
-    return f'<span class="nobr">{word[0]}</span>'
 
 
 def _as_mathml(found: re.Match[str]) -> str:

@@ -1,8 +1,10 @@
 """Joined words, counted things and tables."""
 
+import re
+
 import pytest
 
-from course_lib.text import counted, listed, sentences, table
+from course_lib.text import counted, listed, sentences, table, unbroken
 
 
 @pytest.mark.parametrize(
@@ -60,3 +62,20 @@ def test_rows_of_unequal_length_are_refused():
 )
 def test_sentences_stand_one_behind_the_other(parts, text):
     assert sentences(*parts) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("of ZeRO-2, and", ["ZeRO-2,"]),
+        ("even 0-dimensional", ["0-dimensional"]),
+        ("sends 2(n-1)/n of", ["2(n-1)/n"]),
+        ("an all-reduce of n - 1 chunks", []),
+        ("<a href='x-1'>x-1</a>", []),
+        (f"{'a' * 20}-1 is long", []),
+    ],
+)
+def test_no_line_ends_behind_a_hyphen_before_a_digit(text, kept):
+    span = '<span style="white-space:nowrap">'
+    assert re.findall(f"{span}(.*?)</span>", unbroken(text)) == kept
+    assert re.sub(f"{span}(.*?)</span>", r"\1", unbroken(text)) == text

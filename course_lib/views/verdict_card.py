@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from course_lib.text import unbroken
+
 from .svg_drawing import WIDEST
 
 _PASSED, _FAILED = "#2da44e", "#d9730d"  # of the edge and the mark, on the page of either theme
@@ -45,7 +47,7 @@ def verdict_card(card: Card) -> str:
     color = _PASSED if card.passed else _FAILED
     parts = [
         f"<div><b><span style='color:{color}'>{'✓' if card.passed else '✗'}</span> "
-        f"{_text(card.name)}:</b> {_text(card.said)}</div>"
+        f"{_text(card.name)}:</b> {unbroken(_text(card.said))}</div>"
     ]
     if card.picture:
         parts.append(f"<div style='margin:6px 0'>{card.picture}</div>")
@@ -54,7 +56,7 @@ def verdict_card(card: Card) -> str:
     parts += _grid(2, _rows(("input", _text(card.input))))
     parts += _evidence(card)
     parts += _grid(2, _rows(("printed", _text(card.printed[:_MOST]))))
-    parts += [f"<div><b>Likely:</b> {_text(card.likely)}</div>"] * bool(card.likely)
+    parts += [f"<div><b>Likely:</b> {unbroken(_text(card.likely))}</div>"] * bool(card.likely)
     parts += [
         f"<details style='margin-top:4px'><summary style='cursor:pointer'>Hint {level} of "
         f"{len(card.hints)}</summary><div style='{_MONO};margin:4px 0 4px 18px'>"
@@ -65,7 +67,7 @@ def verdict_card(card: Card) -> str:
     return (
         f"<div class='course-card' style='border-left:4px solid {color};border-radius:3px;"
         f"background:rgba({red},{green},{blue},0.1);padding:6px 12px;"
-        f"max-width:{WIDEST}px;box-sizing:border-box'>"
+        f"max-width:{WIDEST}px;box-sizing:border-box;text-wrap:pretty'>"
         f"{''.join(parts)}</div>"
     )
 

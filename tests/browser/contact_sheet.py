@@ -1,10 +1,11 @@
 """All pictures of the course on one page: `python -m tests.browser.contact_sheet OUT`.
 
-Every executed lesson is opened in a real JupyterLab, light on a plain screen and dark on a sharp
-one at another width, and as a narrow web page; the learners' notebooks are opened too, which have
-no pictures yet. Each picture and card is photographed as it stands there: OUT/index.html has them
-side by side. What the consoles say and what `flaws.js` finds (words that overlap, are cut off or
-hard to read, and whatever is wider than its room) is printed, and makes the exit code 1.
+Every executed lesson is opened in a real JupyterLab, light and dark, each on a plain screen and on
+a sharp one, each on a narrow one and on a wide one, and as a narrow web page in both themes; the
+learners' notebooks are opened too, which have no pictures yet. Each picture and card is
+photographed as it stands there: OUT/index.html has them side by side. What the consoles say and
+what `flaws.js` finds (words that overlap, are cut off or hard to read, images that are blurred, and
+whatever is wider than its room) is printed, and makes the exit code 1.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,15 +35,22 @@ NARROW, HIGH = 820, 1000  # points of a web page's window
 class Screen:
     """A theme, and a window of `width` points with `scale` pixels each."""
 
-    name: str
     theme: str
     width: int
     scale: float
+    learners: bool = False  # whether the learners' notebooks are looked at, too
+
+    @property
+    def name(self) -> str:
+        return f"{self.theme.split()[-1].lower()} {self.width} x{self.scale:g}"
 
 
+# Each width and each scale in both themes.
 SCREENS = (
-    Screen("light", "JupyterLab Light", 1280, 1),
-    Screen("dark", "JupyterLab Dark", 1920, 2),
+    Screen("JupyterLab Light", 1280, 1, learners=True),
+    Screen("JupyterLab Light", 1920, 2),
+    Screen("JupyterLab Dark", 1920, 1, learners=True),
+    Screen("JupyterLab Dark", 1280, 2),
 )
 
 
@@ -62,7 +70,7 @@ class Sheet:
             one = shown.nth(index)
             if one.is_visible():
                 one.scroll_into_view_if_needed()
-                found.append(self.out / f"{lesson}-{index:02}-{screen}.png")
+                found.append(self.out / f"{lesson}-{index:02}-{screen.replace(' ', '-')}.png")
                 one.screenshot(path=found[-1])
         self.complaints += [f"{lesson}, {screen}: {flaw}" for flaw in page.evaluate(FLAWS)]
 
@@ -94,31 +102,36 @@ def make(out: Path, lessons: list[str]) -> list[str]:
     out.mkdir(parents=True, exist_ok=True)
     names = lessons or [path.stem for path in sorted((ROOT / "solutions").glob("*.ipynb"))]
     sheet = Sheet(out)
-    for folder in ("solutions", "notebooks"):
-        for screen in SCREENS:
-            with _lab(folder, names, screen) as lab:
-                sheet.listen(lab.page, f"{folder}, {screen.name}")
+    for screen in SCREENS:
+        folders = ("solutions", "notebooks") if screen.learners else ("solutions",)
+        with _lab(folders, names, screen) as lab:
+            sheet.listen(lab.page, screen.name)
+            for folder in folders:
                 for name in names:
-                    lab.open(f"{name}.ipynb")
+                    lab.open(f"{folder}/{name}.ipynb")
                     sheet.look(lab.page, name, f"{screen.name} {folder}")
     with a_page(NARROW, HIGH) as page, tempfile.TemporaryDirectory() as private:
-        sheet.listen(page, "narrow")
+        sheet.listen(page, "page")
         for name in names:
             notebook = nbformat.read(ROOT / "solutions" / f"{name}.ipynb", as_version=4)
             file = Path(private, f"{name}.html")
             file.write_text(as_page(notebook, name), encoding="utf-8")
             page.goto(file.as_uri())
-            sheet.look(page, name, "narrow")
+            for theme in ("light", "dark"):
+                page.emulate_media(color_scheme=theme)
+                sheet.look(page, name, f"{theme} page")
     (out / "index.html").write_text(sheet.page(), encoding="utf-8")
     return sheet.complaints
 
 
 @contextmanager
-def _lab(folder: str, names: list[str], screen: Screen) -> Iterator[Lab]:
+def _lab(folders: Sequence[str], names: list[str], screen: Screen) -> Iterator[Lab]:
     """JupyterLab on copies of the lessons."""
     with tempfile.TemporaryDirectory(prefix="course-sheet-") as private:
-        for name in names:
-            shutil.copy(ROOT / folder / f"{name}.ipynb", private)
+        for folder in folders:
+            Path(private, folder).mkdir()
+            for name in names:
+                shutil.copy(ROOT / folder / f"{name}.ipynb", Path(private, folder))
         with jupyterlab(
             Path(private), screen.theme, screen.width, scale=screen.scale, trusted=True
         ) as lab:

@@ -1,5 +1,5 @@
 // What a page shows badly, in words: sentences about words that overlap, are cut off, or cannot be
-// told from what is behind them, and about whatever is wider than its room.
+// told from what is behind them, about blurred images, and about whatever is wider than its room.
 () => {
   const found = [];
   const cells = [...document.querySelectorAll(".jp-Notebook .jp-Cell, body > main > .jp-Cell, .jp-Cell")];
@@ -74,8 +74,13 @@
     for (const line of printed.textContent.split("\n"))
       if (pen.measureText(line).width > printed.clientWidth + 1) say(printed, `a line of ${line.length} letters is broken: "${line.trim().slice(0, 50)}"`);
   }
-  for (const image of document.querySelectorAll(".jp-Cell img, .jp-MarkdownViewer img"))
+  for (const image of document.querySelectorAll(".jp-Cell img, .jp-MarkdownViewer img")) {
+    const vector = /^data:image\/svg|\.svg($|\?)/.test(image.src);
+    const needed = image.getBoundingClientRect().width * devicePixelRatio;
     if (!image.naturalWidth) say(image, `an image is empty: ${image.src.slice(0, 60)}`);
+    else if (!vector && seen(image) && image.naturalWidth < needed - 1)
+      say(image, `an image of ${image.naturalWidth} pixels is blurred over ${Math.round(needed)}: "${image.alt.slice(0, 50)}"`);
+  }
   for (const wrong of document.querySelectorAll("mjx-merror, .MathJax_Error, merror")) say(wrong, `a formula: ${wrong.textContent.slice(0, 60)}`);
   return [...new Set(found)];
 }

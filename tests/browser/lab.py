@@ -220,7 +220,7 @@ def _trust(folder: Path, data: Path) -> None:
     """Sign the notebooks of a folder for a JupyterLab that has this data folder."""
     data.mkdir()
     notary = NotebookNotary(data_dir=str(data))
-    for path in folder.glob("*.ipynb"):
+    for path in folder.rglob("*.ipynb"):
         notary.sign(nbformat.read(path, as_version=4))
     notary.store.close()
 

@@ -107,9 +107,9 @@ def test_an_arrow_has_room_for_its_label_and_signs_need_no_special_font():
     ("source", "together"),
     [
         ("sends $n$, and", r'<span class="nobr"><math.*</math>,</span> and'),
-        ("of ZeRO-2 and", r'of <span class="nobr">ZeRO-2</span> and'),
-        ("even 0-dimensional, or", r'<span class="nobr">0-dimensional,</span> or'),
-        ("sends 2(n-1)/n of", r'<span class="nobr">2\(n-1\)/n</span>'),
+        ("of ZeRO-2 and", r'nowrap">ZeRO-2</span> and'),
+        ("even 0-dimensional, or", r'nowrap">0-dimensional,</span> or'),
+        ("sends 2(n-1)/n of", r'nowrap">2\(n-1\)/n</span>'),
         ("the all-reduce", "the all-reduce"),
         ("a `code that is short`", '<code class="nobr">code that is short</code>'),
         ("[x](https://a.b/c-1)", 'href="https://a.b/c-1"'),
