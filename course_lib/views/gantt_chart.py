@@ -79,6 +79,10 @@ def summary(timeline: Timeline, unit: str = "") -> str:
     most = max(held_by_rank(timeline), default=0)
     if not most:
         return idle
+    if (
+        len(timeline.peak_in_flight) > timeline.world_size
+    ):  # a microbatch of one of a rank's stages counts as a part of one
+        return f"{idle}, at most {_short(most)} microbatches' worth in flight"
     return f"{idle}, at most {_short(most)} microbatch{'es' if most != 1 else ''} in flight"
 
 
@@ -344,9 +348,14 @@ def _gaps(picture: Picture, panel: _Panel, name: str) -> int:
     text = time_text if panel.unit == "s" else _short
     found = 0
     for ranks in panel.rows:
-        own = [s for s in panel.timeline.spans if s.rank == ranks.start and s.track == COMPUTE]
-        ends = [0.0, *itertools.accumulate((span.end for span in own), max)]
-        starts = [*(span.start for span in own), panel.timeline.makespan]
+        own = sorted(
+            times
+            for track in panel.timeline.tracks
+            if (track.rank, track.name) == (ranks.start, COMPUTE)
+            for times in zip(track.starts, track.ends, strict=True)
+        )
+        ends = [0.0, *itertools.accumulate((end for _, end in own), max)]
+        starts = [*(start for start, _ in own), panel.timeline.makespan]
         for since, until in zip(ends, starts, strict=True):
             wide = (until - since) * panel.pixels
             if wide < 1.5:

@@ -4,6 +4,7 @@ Drawn by a few lines of our own, so that a box can say what it is when the point
 same arguments give the same bytes on every machine, and inks follow the theme of the page.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ Anchor = Literal["start", "middle", "end"]
 _DARK = ("[data-jp-theme-light=false]", ".vscode-dark")  # pages that say that they are
 
 
+@functools.cache
 def _style() -> str:
     """The inks by theme, and what holds for every picture.
 

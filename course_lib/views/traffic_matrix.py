@@ -11,7 +11,7 @@ from .units import size_text
 from .view import View
 
 LARGEST = 8  # ranks; with more the numbers no longer fit their squares
-_LEFT, _NODE, _SUMS = 54, 18, 58  # pixels for the names of rows, and of nodes, and for sums
+_LEFT, _NODE, _SUMS = 58, 18, 56  # pixels for the names of rows, and of nodes, and for sums
 _SIDES = (36.0, 66.0)  # pixels of a square, at least and at most
 _ALL = 420.0  # pixels of all squares of a panel at most
 _SIZES = (SMALL, 10.0, 9.0)  # pixels of the numbers, the largest that fits them all
@@ -25,7 +25,7 @@ def traffic_matrix(runs: Trace | Mapping[str, Trace], per_node: int | None = Non
     The shades of all panels share one scale, so that the same shade means as much in each. The
     numbers stand in the squares too, and their sums beside them: nothing hangs on the colour.
 
-    per_node  ranks of a node, if the nodes are to be seen
+    per_node  ranks of a node: lines show where one ends, and what crosses between them is counted
     """
     named = {"": runs} if isinstance(runs, Trace) else dict(runs)
     if not named:

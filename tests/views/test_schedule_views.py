@@ -79,6 +79,7 @@ def test_timelines_side_by_side_share_one_scale():
 def test_chunks_have_colours_where_a_rank_has_several():
     view = gantt_chart(simulate(interleaved(2, 2, 2)))
     assert [word for word in words(view) if "holds" in word] == ["holds 2", "holds 1.5"]
+    assert view.picture.title.endswith("at most 2 microbatches' worth in flight")
     assert {box.word for box in boxes(view)} == {"0", "1"}
     assert keys(view) == [
         "forward, chunk 0", "forward, chunk 1", "backward, chunk 0", "backward, chunk 1", BUBBLE,
