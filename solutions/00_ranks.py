@@ -56,12 +56,15 @@ status_view()
 # NVIDIA's A100, a GPU of the same year, has 80 GB of memory in its larger version.
 
 # %%
+from course_lib.views.devices_needed import devices_needed
+
 weights = 175e9 * 4
 print(f"GPT-3's weights: {weights / 1e9:.0f} GB = {weights / 80e9:.2f} A100s")
+devices_needed({"GPT-3's weights": {"parameters": weights}}, 80e9)
 
 # %% [markdown]
-# So not even the weights fit on one device, nor on a machine with eight of them. This is the memory
-# wall. And are the weights all that you have to hold?
+# So not even the weights fit on one device, nor on a machine with eight of them. This is the
+# **memory wall**. And are the weights all that you have to hold?
 #
 # **Predict.** You train a small network in float32 with AdamW. How many bytes are in memory for
 # each parameter after a step? Count all that belongs to a parameter, not the activations.
@@ -94,18 +97,25 @@ print(f"{'all':10} {sum(held.values()) / count:5.2f}    your guess: {guessed(gue
 # and the optimizer keeps a float32 copy of the weights. That is much faster and halves the
 # activations, but these bytes add up to the same:
 #
-# | for each parameter | float32 | mixed precision |
-# | --- | --- | --- |
+# | bytes for each parameter | float32 | mixed precision |
+# | :-- | --: | --: |
 # | weights to compute with | 4 | 2 |
 # | gradients | 4 | 2 |
-# | optimizer: weights in float32 | | 4 |
+# | optimizer: weights in float32 | – | 4 |
 # | optimizer: average of the gradients | 4 | 4 |
 # | optimizer: average of their squares | 4 | 4 |
 # | **all** | **16** | **16** |
 #
 # The right-hand column is from Rajbhandari et al. 2020 (*ZeRO*,
 # [arXiv 1910.02054](https://arxiv.org/abs/1910.02054), section 3.1). For GPT-3 that makes 175e9 ·
-# 16 = 2.8 TB, or 35 A100s, before a single activation is stored. (There are other recipes.
+# 16 = 2.8 TB, or 35 A100s, before a single activation is stored.
+
+# %%
+in_training = {"parameters": 2 * 175e9, "gradients": 2 * 175e9, "optimizer": 12 * 175e9}
+devices_needed({"GPT-3 in training, in mixed precision": in_training}, 80e9)
+
+# %% [markdown]
+# Five machines, and three quarters of their memory is the optimizer's. (There are other recipes.
 # Megatron-LM keeps gradients in float32 as well and needs 18 bytes with bf16. The wall stays where
 # it is.)
 #
@@ -114,12 +124,12 @@ print(f"{'all':10} {sum(held.values()) / count:5.2f}    your guess: {guessed(gue
 # (`run_ranks` runs the function in a process of its own, where it is watched. Section 2 is about
 # that.)
 #
-# **Predict.** Which of these grow with the batch: `"parameters"`, `"gradients"`, `"optimizer"`,
-# `"activations"`?
+# **Predict.** Which of these grows with the batch: `"parameters"`, `"gradients"`, `"optimizer"` or
+# `"activations"`? (If several do, write them with commas.)
 
 # %%
 ### BEGIN SOLUTION
-guess_growing = ["activations"]
+guess_growing = "activations"
 ### END SOLUTION
 
 
@@ -154,12 +164,10 @@ memory_curves(watched, title="Two training steps")
 # **Explain.** The 16 bytes are the same for both. **Activations** are what the backward pass will
 # need: they pile up forward, are given back on the way back, and grow with the batch. With 2048
 # rows they are more than the 16 bytes. The optimizer's averages come into being in the first
-# `step()` and stay. So the second step needs more than the first, and a run that survives one step
-# may run out of memory in the next.
+# `step()` and stay. So with 2048 rows the second step needs more than the first, and a run that
+# survives one step may run out of memory in the next.
 #
-# (The picture goes from one allocation or release to the next, not by the clock. Its numbers are
-# those of the moment at which the total is highest, while the cell before it prints the most that
-# each kind ever takes: not all of them are at their most in that moment. Light grey, "other", is
+# (The picture goes from one allocation or release to the next, not by the clock. Grey, "other", is
 # what an operator needs for a while. In the backward pass these are the gradients of the
 # activations, so with 2048 rows it is large too.)
 #
@@ -489,21 +497,24 @@ def hand_down():
 try:
     run_ranks(hand_down, 4)
 except RankTimeout as error:
-    hang = error
-print(hang.report)
+    stuck = error
+print(stuck.report)
 print("your guesses:", guessed(guess_waiting, guess_to_mend))
 
 # %% [markdown]
 # Three ranks hang, and all three are innocent. Rank 0 waits for rank 1, which waits for rank 2,
 # which waits for rank 3. To find the culprit, draw an arrow from each waiting rank to the one that
-# it waits for, and follow the arrows.
-#
-# $$0 \to 1 \to 2 \to 3$$
-#
+# it waits for, and follow the arrows. The picture is called the **wait-for graph**:
+
+# %%
+from course_lib.views.hang import hang
+
+hang(stuck.trace, {})
+
+# %% [markdown]
 # There are only two ways to end. At a rank that waits for nobody: it has returned, raised an error
-# or is still computing. Or in a circle, as in `swap`: $0 \to 1 \to 0$. The picture is called the
-# *wait-for graph*, and a circle in it is a **deadlock** (Coffman, Elphick & Shoshani, *System
-# Deadlocks*, ACM Computing Surveys 1971).
+# or is still computing. Or in a circle, as in `swap`: $0 \to 1 \to 0$. A circle is a **deadlock**
+# (Coffman, Elphick & Shoshani, *System Deadlocks*, ACM Computing Surveys 1971).
 #
 # ### Exercise 4: `blame` (●● 20 minutes)
 #
@@ -544,7 +555,7 @@ check(blame)
 # %%
 waits = {}
 for rank in range(4):
-    event = hang.trace.waiting(rank)
+    event = stuck.trace.waiting(rank)
     waits[rank] = event.peer if event else None
 print(waits)
 if solved(blame):
@@ -563,7 +574,7 @@ if solved(blame):
 # | `dist.recv(x, src=...)` | the sender's rank, *not* the tensor | `x` is filled |
 # | `dist.isend(...)`, `dist.irecv(...)` | a `Work` | at once; `work.wait()` when it is done |
 # | `dist.broadcast(x, src=...)` | nothing | `x` is filled (on the root: handed over) |
-# | `dist.all_gather(list_of_tensors, x)` | nothing | the tensors of the list are filled |
+# | `dist.all_gather(tensors, x)` | nothing | all in the list `tensors` are filled |
 # | `dist.barrier()` | nothing | every rank has called it |
 #
 # ### Exercise 5: `broadcast_by_sends` (● 5 minutes)
@@ -684,7 +695,8 @@ traffic_matrix({name: run.trace for name, run in runs.items() if "gather" in nam
 #
 # One number per rank now, so that you can follow each. In the picture time goes from left to right.
 # A block has the colour of the rank that it comes from, and ▶ lets them fly. A click on a block
-# shows the line of yours that received it.
+# shows the line of yours that received it. (You need not read the next cell; it calls your
+# collectives and PyTorch's, one after the other.)
 
 # %%
 from torch.profiler import record_function
@@ -716,8 +728,8 @@ def all_to_all(x):
 
 
 COLLECTIVES = {  # and how many numbers each rank puts in
-    BROADCAST: (broadcast, 1),
     ALL_GATHER: (lambda x: torch.cat(my_all_gather(x)), 1),
+    BROADCAST: (broadcast, 1),
     "dist.all_gather": (lambda x: torch.cat(all_gather_by_pytorch(x)), 1),
     "dist.all_reduce": (all_reduce, 1),
     "dist.reduce_scatter": (reduce_scatter, 4),
@@ -759,7 +771,8 @@ moving_explorer(
 # block travels. (`dist.all_gather` is drawn as one round, since nobody sees inside.)
 #
 # </details>
-#
+
+# %% [markdown]
 # The last three collectives are for later lessons. `all_reduce` leaves the sum on every rank. For
 # `reduce_scatter` and `all_to_all_single` each rank puts in a number for every rank: the first adds
 # up what is meant for a rank, the second hands it over.
@@ -768,9 +781,9 @@ moving_explorer(
 #
 # Bytes are not time. Here is your broadcast again, recorded on eight ranks and **replayed**: each
 # rank keeps the order of its calls, and each message takes one unit of time. As soon as a rank has
-# the tensor and nothing left to send, it trains for one unit. `dist.broadcast` is replayed as a
-# *tree*, as libraries do it where time counts: every rank that has the tensor hands it on, so that
-# their number doubles in each unit. (You need not read the next cell of code; run it.)
+# the tensor and nothing left to send, it trains for one unit. Below it is a *tree* of sends, as
+# libraries do it where time counts: every rank that has the tensor hands it on, so that their
+# number doubles in each unit. (You need not read the next cell of code; run it.)
 #
 # **Predict.** After how many units does the last rank begin to train, if the root sends to each
 # rank in turn, and in the tree?
@@ -786,6 +799,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from course_lib.simulate import Link, dgx_a100, replay
+from course_lib.techniques.collectives import tree_broadcast
 from course_lib.views.gantt_chart import gantt_chart
 
 one_unit = replace(dgx_a100, inside=Link("one unit for 4000 bytes", 0, 4000))
@@ -801,29 +815,34 @@ def then_train(trace):
     return replay(trace, one_unit, compute=training)
 
 
+def in_a_tree(x, root):
+    tree_broadcast(x)  # from rank 0, which is the root here
+
+
 replayed = {
     BROADCAST: then_train(run_ranks(spread_from_0, 8, my_broadcast).trace),
-    "dist.broadcast, as a tree": then_train(run_ranks(spread_from_0, 8, dist.broadcast).trace),
+    "a tree of sends": then_train(run_ranks(spread_from_0, 8, in_a_tree).trace),
 }
 print("your guesses:", guessed(guess_one_by_one, guess_tree))
 gantt_chart(replayed)
 
 # %% [markdown]
 # **Explain.** The large boxes are training, the narrow bars below them messages, and where a rank
-# has neither it waits. A root that sends to each rank in turn is busy for seven units, and nothing
-# arrives at the last rank in the first six of them. In the tree three units are enough. (Nobody
-# sees inside `dist.broadcast`, so it is drawn as one bar for all ranks, and all begin to train when
-# it is over. In a real tree some could begin sooner.)
+# has neither it waits. A root that sends to each rank in turn is busy for seven units, and the last
+# rank gets its tensor in the seventh. In the tree one rank sends in the first unit, two in the
+# second and four in the third, and all have it. Both send seven messages.
 #
 # In training, ranks are never equally fast. In the next cell rank 0 has two units of work to do,
 # rank 1 four, rank 2 six and rank 3 eight. Then all of them call the all-gather. (Again, just run
 # the cell.)
 #
-# **Predict.** Which ranks wait, and for whom? Is PyTorch's all-gather done sooner than yours?
+# **Predict.** Which rank do the others wait for? And whose all-gather is done sooner, `"mine"`,
+# `"PyTorch's"` or `"neither"`?
 
 # %%
 ### BEGIN SOLUTION
-guess_who_waits = "all for rank 3; PyTorch's is done sooner"
+guess_waited_for = 3
+guess_sooner = "PyTorch's"
 ### END SOLUTION
 
 
@@ -838,7 +857,7 @@ def work_before(trace):
     return replay(trace, one_unit, compute=work)
 
 
-print("your guess:", guessed(guess_who_waits))
+print("your guesses:", guessed(guess_waited_for, guess_sooner))
 gantt_chart({name: work_before(runs[name].trace) for name in runs if "gather" in name})
 
 # %% [markdown]
@@ -846,19 +865,20 @@ gantt_chart({name: work_before(runs[name].trace) for name in runs if "gather" in
 # tensor before. No algorithm can help with that. A collective is as late as its last rank. What
 # differs is how much is left to do then. With four broadcasts in turn, as in the solution, rank 0
 # hands its tensor to rank 1, then to rank 2, and then stands before rank 3, which still works: the
-# first of the four broadcasts is not over before that, and nine units of messages follow. In the
-# ring that is drawn for PyTorch's, three follow: every rank sends at the same time.
+# first of the four broadcasts is not over before that, and nine units of messages follow. Of
+# PyTorch's nobody sees the inside. Drawn is how long a ring takes, in which all ranks send at the
+# same time: three units.
 #
 # ### Everyone must call it
 #
 # A collective is a promise: *all* ranks call it, in the same order. Here somebody wants rank 0 to
 # write a log, and puts the all-gather under the same `if`.
 #
-# **Predict.** Does it print the losses, hang on rank 0, or hang on all three?
+# **Predict.** What happens: `"prints"`, `"rank 0 hangs"` or `"all three hang"`?
 
 # %%
 ### BEGIN SOLUTION
-guess_under_if = "hangs on rank 0"
+guess_under_if = "rank 0 hangs"
 ### END SOLUTION
 
 
@@ -967,7 +987,7 @@ def wall_by_the_library(parameters, device_bytes):
 
 wall = yours_or(memory_wall, wall_by_the_library)
 models = {
-    "GPT-2": (1_500_000_000, "one V100 of 32 GB has room for it"),
+    "GPT-2": (1_500_000_000, "cannot be trained on one GPU of 32 GB"),
     "LLaMA-65B": (65_000_000_000, "2,048 A100s of 80 GB"),
     "GPT-3": (175_000_000_000, "V100s, their number not stated"),
     "Llama 3 405B": (405_000_000_000, "up to 16,384 H100s of 80 GB"),
@@ -978,28 +998,46 @@ for name, (size, used) in models.items():
     print(f"{name:13}{hold / 1e9:>6.0f} GB{train / 1e9:>7.0f} GB{devices:>15}   {used}")
 
 # %% [markdown]
-# (Sources: ZeRO, section 3.1, also gives 24 GB for GPT-2; LLaMA,
-# [arXiv 2302.13971](https://arxiv.org/abs/2302.13971), section 2.4; GPT-3, section 2.3; Llama 3,
-# [arXiv 2407.21783](https://arxiv.org/abs/2407.21783), section 3.3.)
+# (Sources: ZeRO, section 3; LLaMA, [arXiv 2302.13971](https://arxiv.org/abs/2302.13971),
+# section 2.4; GPT-3, section 2.3; Llama 3, [arXiv 2407.21783](https://arxiv.org/abs/2407.21783),
+# section 3.3.)
+#
+# GPT-2's 24 GB would fit into 32. What does not are its activations: about 60 GB for a batch of 32
+# sequences of 1,000 tokens, says the ZeRO paper in section 3.2.
 #
 # Why 2,048 devices when 13 would hold LLaMA-65B? The second wall is time. The run took 21 days on
 # 2,048 A100s, says its paper. Even if it scaled perfectly, 13 of them would have needed $21 \cdot
 # 2048 / 13$ days: 9 years.
 #
 # **Broadcast at scale.** GPT-3's weights, from one rank to all the others, over a link of 200
-# Gbit/s each (InfiniBand, a network for clusters): one by one, as yours, and in the tree of section
-# 6.
+# Gbit/s each (InfiniBand, a network for clusters): from the root to each in turn, and in the tree
+# of section 6.
 
 # %%
+from course_lib.views.scaling_curves import scaling_curves
+
 link = hardware.LINKS["InfiniBand HDR"]
-print("ranks   from the root, one by one   in a tree")
-for n in (8, 64, 1024):
-    one_by_one = (n - 1) * link.seconds(weights)
-    tree = costs.binomial_broadcast(n, weights, link.alpha, link.beta)
-    print(f"{n:5}   {one_by_one / 60:18.1f} minutes   {tree / 60:3.1f} minutes")
+
+
+def one_by_one(ranks):
+    return (ranks - 1) * link.seconds(weights) / 60
+
+
+def in_tree(ranks):
+    return costs.binomial_broadcast(ranks, weights, link.alpha, link.beta) / 60
+
+
+scaling_curves(
+    {"root to each in turn": one_by_one, "tree": in_tree},
+    (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
+    "GPT-3's weights to all ranks",
+    "minutes",
+    "{:.3g}".format,
+)
 
 # %% [markdown]
-# The same bytes in total, 8 hours or 5 minutes. At this scale *who sends* decides.
+# The same bytes in total, and on 1024 ranks 8 hours or 5 minutes: with twice the ranks the root
+# takes twice as long, the tree one round more. At this scale *who sends* decides.
 #
 # **Hangs at scale.** Meta trained Llama 3 405B on 16,384 GPUs. In 54 days the job was interrupted
 # 466 times, 419 times unexpectedly: about every three hours. 78 % of the unexpected ones were
@@ -1105,7 +1143,7 @@ print("your guess:", guessed(guess_received))
 #    other, how often would a run on 1,024 of them be interrupted?
 #
 # <details><summary>Answer</summary>
-# 54 · 24 h / 419 = 3.1 h. With a sixteenth of the GPUs 16 times as long: every 49 hours.
+# 54 · 24 h / 419 = 3.09 h. With a sixteenth of the GPUs 16 times as long: every 49 hours.
 # </details>
 #
 # ## 11. Assignment: `scatter_by_sends` (● 5 minutes)
@@ -1153,11 +1191,21 @@ def hand_out():
     return mine[0].item()
 
 
+def hand_out_the_list():
+    dist.broadcast(torch.zeros(4, 1000), 0)
+
+
+scattered = {"the whole list, broadcast": run_ranks(hand_out_the_list, 4).trace}
 if solved(scatter_by_sends):
     handed_out = run_ranks(hand_out, 4)
-    print(list(handed_out), "sent:", handed_out.trace.traffic().sent)
-print("broadcasting the whole list would send 4 * 3 * 4000 =", 4 * 3 * 4000, "bytes")
-print("your guesses:", guessed(guess_scatter, guess_list))
+    print("each rank's piece begins with", list(handed_out))
+    scattered = {"your scatter": handed_out.trace} | scattered
+print("your guesses, in bytes:", guessed(guess_scatter, guess_list))
+traffic_matrix(scattered)
+
+# %% [markdown]
+# A broadcast of the list brings every rank three pieces that it has no use for: four times the
+# bytes.
 
 # %% [markdown]
 # ## 12. What to read

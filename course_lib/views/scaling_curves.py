@@ -27,19 +27,21 @@ def scaling_curves(
     text: Callable[[float], str] = time_text,
     log: bool = True,
     best: Best = "least",
+    count: str = "devices",
 ) -> View:
     """Curves `lines[name](devices) -> value`, seconds unless `label` and `text` say otherwise.
 
-    Text and picture say where the best line changes: the crossover.
+    Text and picture say where the best line changes: the crossover. count: what there are so many
+    of, such as "servers".
     """
     if not 1 <= len(lines) <= len(STROKES):
         raise ValueError(f"1 to {len(STROKES)} lines can be told apart, not {len(lines)}")
     if not devices or min(devices) < 1:
         raise ValueError(f"devices = {list(devices)} must be numbers of at least 1")
     table = {name: [line(n) for n in devices] for name, line in lines.items()}
-    said = _crossovers(table, devices, best)
-    words = _text(table, devices, title, said, text, best)
-    return View(_draw(table, devices, title, said, label, text, log), words)
+    said = _crossovers(table, devices, best, count)
+    words = _text(table, devices, title, said, text, best, count)
+    return View(_draw(table, devices, title, said, label, text, log, count), words)
 
 
 def all_reduce_scaling(
@@ -86,14 +88,16 @@ SIZES = {size_text(nbytes): nbytes for nbytes in (1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 
 # ------------------------------------------------------------------------------------------------
 
 
-def _crossovers(table: Mapping[str, Sequence[float]], devices: Sequence[int], best: Best) -> str:
+def _crossovers(
+    table: Mapping[str, Sequence[float]], devices: Sequence[int], best: Best, count: str
+) -> str:
     """ "best: ring up to 64 devices, then hierarchical"."""
     if len(table) == 1:
         return ""
     choose = _CHOOSE[best]
     names = [choose(table, key=lambda name: table[name][k]) for k in range(len(devices))]
     parts = [
-        f"{names[k]} up to {devices[k]} devices"
+        f"{names[k]} up to {devices[k]} {count}"
         for k in range(len(devices) - 1)
         if names[k] != names[k + 1]
     ]
@@ -107,8 +111,9 @@ def _text(
     said: str,
     text: Callable[[float], str],
     best: Best,
+    count: str,
 ) -> str:
-    rows = [["devices", *table]]
+    rows = [[count, *table]]
     for k, n in enumerate(devices):
         values = [column[k] for column in table.values()]
         mark = _CHOOSE[best](values) if len(values) > 1 else None
@@ -125,6 +130,7 @@ def _draw(
     label: str,
     text: Callable[[float], str],
     log: bool,
+    count: str,
 ) -> Picture:
     picture = Picture(title)
     if said:
@@ -136,7 +142,7 @@ def _draw(
         picture, 80, picture.height + 24, 730, 270, across, (low, high or 1.0), True, log
     )  # fmt: skip
     names = {float(n): str(n) for n in devices}
-    field.marks_below(names, "devices, logarithmic", grid=True)
+    field.marks_below(names, f"{count}, logarithmic", grid=True)
     marks = decades(low, high, text) if log else round_numbers(low, high, 7, text)
     field.marks_left(marks, f"{label}{', logarithmic' if log else ''}", grid=True)
     looks = strokes(table)

@@ -15,6 +15,7 @@ from course_lib.techniques.collectives import (
     ring_reduce_scatter,
     torch_compat,
     tree_all_reduce,
+    tree_broadcast,
 )
 
 ALL_REDUCES = [
@@ -95,6 +96,27 @@ def test_tree_needs_few_rounds_and_many_bytes() -> None:
     traffic = collect(lambda: tree_all_reduce(torch.ones(100)), 8).trace.traffic()
     assert sum(traffic.sent) == 2 * 7 * 400
     assert max(traffic.messages) <= 1 + 3
+
+
+def test_tree_broadcast_doubles_those_that_have_it() -> None:
+    def broadcast_to(n: int) -> list[torch.Tensor]:
+        group = dist.new_group(list(range(n)))
+        member, tensors = dist.get_rank() < n, []
+        with torch.profiler.record_function(f"to {n}"):
+            for size in SIZES if member else ():
+                tensors.append(values(dist.get_rank(), size, torch.float32))
+                assert tree_broadcast(tensors[-1], group) is tensors[-1]
+        return tensors
+
+    run = collect(lambda: [broadcast_to(n) for n in (1, 2, 3, 5, 8)], 8)
+    expected = [values(0, size, torch.float32) for size in SIZES]
+    nbytes = 4 * sum(SIZES)
+    for case, n in enumerate((1, 2, 3, 5, 8)):
+        for tensors in [by_rank[case] for by_rank in run][:n]:
+            assert all(map(torch.equal, tensors, expected))
+        traffic = run.trace.within(f"to {n}").traffic()
+        assert [*traffic.received] == [0] + [nbytes] * (n - 1) + [0] * (8 - n)
+        assert traffic.sent[0] == (n - 1).bit_length() * nbytes
 
 
 @pytest.mark.parametrize("ranks_per_node", [1, 2, 4])

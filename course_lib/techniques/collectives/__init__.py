@@ -38,7 +38,7 @@ from .ring import (
     ring_all_reduce,
     ring_reduce_scatter,
 )
-from .tree import tree_all_reduce
+from .tree import tree_all_reduce, tree_broadcast
 
 __all__ = [
     "broadcast_state",
@@ -50,4 +50,5 @@ __all__ = [
     "ring_all_reduce",
     "ring_reduce_scatter",
     "tree_all_reduce",
+    "tree_broadcast",
 ]

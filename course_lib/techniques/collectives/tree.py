@@ -1,4 +1,4 @@
-"""Tree all-reduce: few messages, all of them the whole tensor; for small tensors on many ranks.
+"""Tree all-reduce and broadcast: few messages one after another, all of them the whole tensor.
 
 Ranks add up in pairs, then the sums in pairs of pairs (a binomial tree), and the total goes the
 same way back. Eight ranks, 1 -> 0 for "rank 1 sends to rank 0":
@@ -28,17 +28,29 @@ def tree_all_reduce(tensor: torch.Tensor, group: dist.ProcessGroup | None = None
     if not flat.numel():
         return tensor
     n, r = len(members), members.rank
-    distances = [1 << level for level in range((n - 1).bit_length())]
     arrived = torch.empty_like(flat)
-    for distance in distances:
+    for distance in _distances(n):
         if r % (2 * distance) == distance:
             members.send(flat, r - distance)
         elif r % (2 * distance) == 0 and r + distance < n:
             members.receive(arrived, r + distance)
             flat += arrived
-    for distance in reversed(distances):
+    return tree_broadcast(tensor, group)
+
+
+def tree_broadcast(tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
+    """Copy group rank 0's tensor to the whole group, in place; those that have it double."""
+    members = Members.of(group)
+    flat = flat_view(tensor)
+    n, r = len(members), members.rank
+    for distance in reversed(_distances(n)) if flat.numel() else ():
         if r % (2 * distance) == distance:
             members.receive(flat, r - distance)
         elif r % (2 * distance) == 0 and r + distance < n:
             members.send(flat, r + distance)
     return tensor
+
+
+def _distances(n: int) -> list[int]:
+    """How far apart the two of a pair are, round by round: 1, 2, 4 for 5 to 8 ranks."""
+    return [1 << level for level in range((n - 1).bit_length())]
