@@ -6,5 +6,5 @@
 
 `options` is what can be asked for, `loop` what every rank does; what survives is in
 `course_lib.techniques.checkpoints.resumable`. `parameter_server_experiment` trains with a
-parameter server, for lesson 01.
+parameter server, for lesson 01, and `server_and_ddp` with one and with PyTorch's DDP.
 """

@@ -7,11 +7,12 @@ By what they show:
     messages             traffic_bars, traffic_matrix, moving_values, ring_steps; hang, source_lines
     times                gantt_chart, schedule_explorer, replay_explorer, overlap, step_times
     amounts              stacked_bars
-    memory               memory_bars, memory_curves, zero_explorer, zero_step, number_range
+    memory               devices_needed, memory_bars, memory_curves, zero_explorer, zero_step,
+                         number_range
     costs                cost_curves, scaling_curves, ratio_curves, bubble_curves, grouped_bars,
                          plan_explorer, mesh_cube, mesh_links
-    servers              key_owners, chain_replication, staleness, parameter_server_timelines,
-                         loss_curves
+    servers              server_and_ring, key_owners, chain_replication, staleness,
+                         parameter_server_timelines, loss_curves
     parts of a model     tensor_parallel_layer, context_explorer, expert_loads
     a verdict            verdict_card
 """

@@ -79,7 +79,7 @@ def _draw(
             free = device_bytes - sum(held.values())
             if left + wide - end > 0.5:
                 hint = f"free: {size_text(free)}"
-                picture.box(end, top, left + wide - end, _HIGH, "none", hint, key="free")
+                picture.box(end, top, left + wide - end, _HIGH, "page", hint, key="free")
             corners = [(left, top), (left + wide, top), (left + wide, top + _HIGH),
                        (left, top + _HIGH), (left, top)]  # fmt: skip
             picture.line(corners, "soft", 1)

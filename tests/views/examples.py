@@ -13,6 +13,7 @@ from course_lib.views.bubble_curves import bubble_curves
 from course_lib.views.chain_replication import chain_replication
 from course_lib.views.context_explorer import context_explorer, context_ring
 from course_lib.views.cost_curves import cost_curves
+from course_lib.views.devices_needed import devices_needed
 from course_lib.views.expert_loads import expert_explorer, expert_loads
 from course_lib.views.gantt_chart import gantt_chart
 from course_lib.views.grouped_bars import grouped_bars
@@ -32,6 +33,7 @@ from course_lib.views.ring_steps import ring_steps
 from course_lib.views.scaling_curves import all_reduce_explorer, all_reduce_scaling
 from course_lib.views.schedule_explorer import pipeline_timeline, schedule_explorer
 from course_lib.views.stacked_bars import stacked_bars
+from course_lib.views.server_and_ring import server_and_ring
 from course_lib.views.step_times import step_times
 from course_lib.views.tensor_parallel_layer import sharding_explorer, tensor_parallel_layer
 from course_lib.views.traffic_bars import traffic_bars
@@ -141,6 +143,8 @@ VIEWS: dict[str, Callable[[], View]] = {
     "fp16 range": lambda: fp16_range({"a gradient": [0.0, 1e-9, 1e-3, 1.0]}),
     "key owners": lambda: key_owners({"ranges": ([0, 0, 1, 1], [0, 1, 1, 2])}),
     "chain replication": chain_replication,
+    "server and ring": server_and_ring,
+    "devices needed": lambda: devices_needed({"weights": {"parameters": 700e9}}, 80e9),
     "workers": lambda: parameter_server_timelines({"equal": (SERVED, lambda _: 10)}, "lead", 20),
     "loss scales": lambda: loss_scales([(16, True), (17, False), (16, True)]),
 }
