@@ -1029,10 +1029,11 @@ def in_tree(ranks):
 
 scaling_curves(
     {"root to each in turn": one_by_one, "tree": in_tree},
-    (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024),
-    "GPT-3's weights to all ranks",
+    (4, 8, 16, 32, 64, 128, 256, 512, 1024),
+    "GPT-3's weights to all ranks, at 200 Gbit/s",
     "minutes",
     "{:.3g}".format,
+    count="ranks",
 )
 
 # %% [markdown]

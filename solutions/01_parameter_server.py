@@ -716,7 +716,11 @@ check(released)
 # as long as the others. No one is slow for ever, but at any time somebody is.
 
 # %%
-from course_lib.views.time_split import time_split
+from course_lib.views.stacked_bars import stacked_bars
+
+
+def named(bound):
+    return "no bound" if bound == math.inf else f"bound {bound}"
 
 
 def waiting_share(bound, workers=8, until=3000):
@@ -739,10 +743,14 @@ def waiting_share(bound, workers=8, until=3000):
 if solved(released):
     waiting = {bound: 100 * waiting_share(bound) for bound in (0, 1, 2, 4, 8, 16, math.inf)}
     display(
-        time_split(
-            {f"bound {bound}": (100 - share, share) for bound, share in waiting.items()},
+        stacked_bars(
+            {
+                named(bound): {"computing": 100 - share, "waiting": share}
+                for bound, share in waiting.items()
+            },
             "% of the workers' time",
-            "unlucky by turns: a small bound is enough",
+            "unlucky by turns: with a bound of a few tasks most of the waiting is gone",
+            "{:.3g}".format,
         )
     )
 
@@ -771,7 +779,7 @@ reports, split = {}, {}
 for bound in (0, 2, 8, 16, EVENTUAL):
     when, gradients, idle, (_, report) = reached(bound, one_slow, 4.0)
     reports[f"bound {bound}"] = report, one_slow
-    split[f"bound {bound}"] = (1 - idle) * when, idle * when
+    split[named(bound)] = {"computing": (1 - idle) * when, "waiting": idle * when}
     stale = max(step.staleness for step in report.steps)
     lead = max(start.lead for start in report.starts)
     assert lead <= bound
@@ -779,13 +787,18 @@ for bound in (0, 2, 8, 16, EVENTUAL):
 print("your guess:", guessed(guess_bound))
 
 # %%
-time_split(split, "time to the target, in tasks of a fast worker", "the best bound")
+stacked_bars(
+    split,
+    "time to the target, in tasks of a fast worker",
+    "waiting falls with the bound, computing grows: the shortest time is in between",
+    "{:.3g}".format,
+)
 
 # %% [markdown]
-# **Explain.** Waiting falls with the bound. Computing grows with it, since more and more gradients
-# are needed, the staler they are. So the time has its minimum in between, here at the same bound as
-# in the paper. (A bound of 0 needs more gradients than one of 2, because it makes one step of eight
-# of them.)
+# **Explain.** Waiting falls with the bound, and from bound 2 on computing grows: the staler the
+# gradients, the more of them are needed. So the time has its minimum in between, here at the same
+# bound as in the paper. (A bound of 0 needs more gradients than one of 2, because it makes one step
+# of eight of them.)
 #
 # Where the waiting comes from, as the first 16 units of these runs went:
 
@@ -851,7 +864,7 @@ calm = run_ranks(with_a_replica, 4, None, observe=False)
 for moment in ("before the copy", "after the copy"):
     struck = run_ranks(with_a_replica, 4, moment, observe=False)
     difference = (struck[0] - calm[0]).abs().max().item()
-    print(f"{moment} the server, rank 2, {struck[2]}; rank 3, its replica, noticed", end="; ")
+    print(f"{moment}: the server, rank 2, {struck[2]}; rank 3, its replica, noticed", end="; ")
     print(f"largest difference {difference}")
     assert list(struck[3]) == [2]
 print("your guess:", guessed(guess_difference))
@@ -946,17 +959,25 @@ staleness_explorer()
 resnet_bytes, ten_gigabits = 4 * 25.6e6, 10e9 / 8
 
 
-def sending_seconds(servers, way):
-    """Workers -> seconds that the busiest link sends; way: 0 for the servers, 1 for a ring."""
-    return lambda workers: busiest_link(workers, resnet_bytes, servers)[way] / ten_gigabits
+def seconds_by_servers(servers):
+    """Workers -> seconds that the busiest link sends; None: as many servers as workers."""
+    return lambda workers: busiest_link(workers, resnet_bytes, servers or workers)[0] / ten_gigabits
+
+
+def seconds_by_ring(workers):
+    return busiest_link(workers, resnet_bytes, 1)[1] / ten_gigabits
 
 
 if solved(bytes_sent):
-    lines = {f"{counted(m, 'server')}": sending_seconds(m, 0) for m in (1, 8, 64)}
     display(
         scaling_curves(
-            lines | {"ring": sending_seconds(1, 1)},
-            (2, 8, 64, 512),
+            {
+                "as many servers as workers": seconds_by_servers(None),
+                "ring": seconds_by_ring,
+                "8 servers": seconds_by_servers(8),
+                "1 server": seconds_by_servers(1),
+            },
+            (4, 8, 16, 32, 64, 128, 256, 512),
             "ResNet-50 at 10 Gbit/s: sending in one step, on the busiest link",
             count="workers",
         )
@@ -1082,8 +1103,8 @@ check(significant_changes)
 
 # %% [markdown]
 # What it saves, with the course's filter on real ranks: the values and the bytes that a worker
-# pushes, and the loss that is reached after the same number of tasks. What is sent must say where
-# it belongs: each *run* of neighbouring keys costs 16 bytes, its first and its last key as int64.
+# sends, and the loss that is reached after the same number of tasks. A value is 8 bytes here, and
+# what is sent must say where it belongs: each range of keys costs 16 bytes, for its ends.
 
 # %%
 from course_lib.techniques.parameter_server import SignificantlyModified
@@ -1108,8 +1129,11 @@ for threshold in (0.0, 0.001, 0.003):
     )
 
 # %% [markdown]
-# Two thirds of the values are saved, and training hardly suffers. Leaving small entries out for
-# good would save as much, but a weight whose gradients are always small would then never move.
+# With the first threshold two thirds of the values are saved, and training hardly suffers. But only
+# 28 % of the bytes are: what is left lies scattered, and most of it pays for a range of its own.
+# (This is why the paper saves on keys as well, by the list of keys in section 11.) Leaving small
+# entries out for good would save as much, but a weight whose gradients are always small would then
+# never move.
 
 # %% [markdown]
 # ## 15. What to read

@@ -62,14 +62,13 @@ def _said(parts: Mapping[str, float], device_bytes: float) -> str:
 def _draw(
     bars: Bars, said: Mapping[str, str], device_bytes: float, machine: int
 ) -> Picture:  # fmt: skip
-    picture = Picture(f"{'; '.join(f'{name}: {words}' for name, words in said.items())}")
-    picture.text(4, picture.height + 8, f"{_heading(device_bytes)}; a machine has {machine}", SMALL)
-    picture.height += 22
+    picture = Picture("")
+    picture.title = "; ".join(f"{name}: {words}" for name, words in said.items())
     most = max(_count(parts, device_bytes) for parts in bars.values())
     room = WIDTH - 8 - _APART * ((most - 1) // machine)
     wide = min(_WIDE, room / most - _GAP)
     for name, parts in bars.items():
-        picture.text(4, picture.height + 8, name, bold=True)
+        picture.text(4, picture.height + 8, f"{name}: {said[name]}", bold=True)
         top = picture.height + 20
         for device in range(_count(parts, device_bytes)):
             left = 4 + device * (wide + _GAP) + _APART * (device // machine)
@@ -84,6 +83,9 @@ def _draw(
                        (left, top + _HIGH), (left, top)]  # fmt: skip
             picture.line(corners, "soft", 1)
         picture.height = top + _HIGH + 8
+    words = f"{_heading(device_bytes)}; {machine} of them are a machine"
+    picture.text(4, picture.height + 6, words, SMALL, ink="soft")
+    picture.height += 10
     picture.key(
         {part: MEMORY[part] for part in MEMORY if any(part in bar for bar in bars.values())}
     )

@@ -7,9 +7,9 @@ from .svg_drawing import SMALL, WIDTH, Picture, Point
 from .view import View
 
 LARGEST = 8  # workers that stand apart
-_MIDDLE, _RADIUS = 168.0, 128.0  # pixels from the top of a panel to its middle; of the circle
-_SERVER, _WORKER = (150.0, 50.0), (94.0, 40.0)  # pixels of a box
-_ASIDE = 7.0  # pixels that a push and a pull keep to their side
+_MIDDLE, _RADIUS = 132.0, 150.0  # pixels from the top of a panel to its middle; of the circle
+_SERVER, _WORKER = (112.0, 46.0), (104.0, 42.0)  # pixels of a box
+_ASIDE = 8.0  # pixels that a push and a pull keep to their side
 _HOLDS, _READS = Fill("#f2d264"), RANKS[3]
 
 
@@ -60,7 +60,7 @@ def _ring(picture: Picture, workers: int, middle: Point) -> None:
         picture.box(x - wide / 2, y - high / 2, wide, high / 2, _READS, key="worker")
         picture.box(x - wide / 2, y, wide, high / 2, _HOLDS, key="copy")
         picture.text(x, y - high / 4, f"worker {worker}", SMALL, "middle", True, "#000000")
-        picture.text(x, y + high / 4, "its own copy", SMALL, "middle", ink="#000000")
+        picture.text(x, y + high / 4, "all parameters", SMALL, "middle", ink="#000000")
 
 
 def _box(
@@ -77,24 +77,24 @@ def _circle(count: int, middle: Point) -> list[Point]:
     turns = (
         2 * math.pi * (k + 0.5) / count - math.pi / 2 - 2 * math.pi / count for k in range(count)
     )
-    wide = 1.12 * _RADIUS
+    wide = 1.05 * _RADIUS
     return [(middle[0] + wide * math.cos(t), middle[1] + _RADIUS * math.sin(t)) for t in turns]
 
 
 def _between(one: Point, other: Point, size: Point, others: Point) -> tuple[Point, Point]:
     """From the edge of one box to that of the other, a little to the right of the way."""
     long = math.dist(one, other)
-    dx, dy = (other[0] - one[0]) / long, (other[1] - one[1]) / long
-    x, y = -dy * _ASIDE, dx * _ASIDE
+    way = (other[0] - one[0]) / long, (other[1] - one[1]) / long
+    aside = -way[1] * _ASIDE, way[0] * _ASIDE
+    back = -way[0], -way[1]
+    start, end = _edge(size, aside, way) + 3, long - _edge(others, aside, back) - 3
+    x, y = one[0] + aside[0], one[1] + aside[1]
+    return (x + way[0] * start, y + way[1] * start), (x + way[0] * end, y + way[1] * end)
 
-    def reach(box: Point) -> float:
-        return min(
-            side / 2 / abs(part) if abs(part) > 1e-9 else math.inf
-            for side, part in zip(box, (dx, dy), strict=True)
-        ) + 4  # fmt: skip
 
-    start, end = reach(size), reach(others)
-    return (
-        (one[0] + dx * start + x, one[1] + dy * start + y),
-        (other[0] - dx * end + x, other[1] - dy * end + y),
+def _edge(size: Point, start: Point, way: Point) -> float:
+    """How far it is to the edge of a box around (0, 0) from a point inside it."""
+    return min(
+        (math.copysign(side / 2, part) - at) / part if abs(part) > 1e-9 else math.inf
+        for side, at, part in zip(size, start, way, strict=True)
     )
