@@ -7,21 +7,22 @@ from .svg_drawing import SMALL, WIDTH, Picture, Point
 from .view import View
 
 LARGEST = 8  # workers that stand apart
-_MIDDLE, _RADIUS = 132.0, 150.0  # pixels from the top of a panel to its middle; of the circle
+_RADIUS = 150.0  # pixels of the circle on which the workers stand
 _SERVER, _WORKER = (112.0, 46.0), (104.0, 42.0)  # pixels of a box
 _ASIDE = 8.0  # pixels that a push and a pull keep to their side
 _HOLDS, _READS = Fill("#f2d264"), RANKS[3]
 
 
 def server_and_ring(workers: int = 4) -> View:
-    """2 to 8 workers: with a parameter server on the left, without one on the right."""
-    if not 2 <= workers <= LARGEST:
-        raise ValueError(f"the picture holds 2 to {LARGEST} workers, not {workers}")
+    """3 to 8 workers: with a parameter server on the left, without one on the right."""
+    if not 3 <= workers <= LARGEST:
+        raise ValueError(f"the picture holds 3 to {LARGEST} workers, not {workers}")
     picture = Picture("parameters on a server, or a copy on every worker")
-    top = picture.height + 14
-    _star(picture, workers, (WIDTH / 4, top + _MIDDLE))
-    _ring(picture, workers, (3 * WIDTH / 4, top + _MIDDLE))
-    picture.height = top + _MIDDLE + _RADIUS + _WORKER[1] / 2
+    heights = [y for _, y in _circle(workers, (0, 0))]
+    middle = picture.height + 6 + _WORKER[1] / 2 - min(heights)
+    _star(picture, workers, (WIDTH / 4, middle))
+    _ring(picture, workers, (3 * WIDTH / 4, middle))
+    picture.height = middle + max(heights) + _WORKER[1] / 2 + 6
     picture.key({"push: a gradient": SEND, "pull: parameters": RECEIVE,
                  "keeps parameters": _HOLDS, "keeps examples": _READS})  # fmt: skip
     return View(picture, _text(workers))

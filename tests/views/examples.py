@@ -32,8 +32,8 @@ from course_lib.views.replay_explorer import replay_explorer, replayed
 from course_lib.views.ring_steps import ring_steps
 from course_lib.views.scaling_curves import all_reduce_explorer, all_reduce_scaling
 from course_lib.views.schedule_explorer import pipeline_timeline, schedule_explorer
-from course_lib.views.stacked_bars import stacked_bars
 from course_lib.views.server_and_ring import server_and_ring
+from course_lib.views.stacked_bars import stacked_bars
 from course_lib.views.step_times import step_times
 from course_lib.views.tensor_parallel_layer import sharding_explorer, tensor_parallel_layer
 from course_lib.views.traffic_bars import traffic_bars
