@@ -24,7 +24,7 @@ def test_bytes_are_laid_over_as_many_devices_as_they_need():
     assert wide["parameters"] == pytest.approx((700 + 350) / 80, abs=0.01)
     assert wide["free"] == pytest.approx(0.25, abs=0.01)
     assert keys(view) == list(STATES)
-    assert "weights" in words(view)
+    assert "weights: 700 GB, 9 devices" in words(view)
 
 
 def test_machines_stand_apart():
