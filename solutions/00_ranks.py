@@ -865,9 +865,9 @@ gantt_chart({name: work_before(runs[name].trace) for name in runs if "gather" in
 # tensor before. No algorithm can help with that. A collective is as late as its last rank. What
 # differs is how much is left to do then. With four broadcasts in turn, as in the solution, rank 0
 # hands its tensor to rank 1, then to rank 2, and then stands before rank 3, which still works: the
-# first of the four broadcasts is not over before that, and nine units of messages follow. Of
-# PyTorch's nobody sees the inside. Drawn is how long a ring takes, in which all ranks send at the
-# same time: three units.
+# first of the four broadcasts is not over before that, and nine units of messages follow.
+# PyTorch's is drawn as bars, since nobody sees inside. They are as long as a ring takes, in which
+# all ranks send at the same time: three units.
 #
 # ### Everyone must call it
 #

@@ -919,8 +919,8 @@ print("your guesses, in models:", guessed(guess_by_server, guess_by_worker, gues
 traffic_bars(sent, per_tensor=server_and_ddp.model_bytes())
 
 # %% [markdown]
-# The same losses. (They go up and down, since every step has a different batch.) And the same bytes for
-# a worker, ranks 0 and 1, as for a rank of DDP, since with two ranks $2\frac{n-1}{n} = 1$; the
+# The same losses. (They go up and down, since every step has a different batch.) And the same bytes
+# for a worker, ranks 0 and 1, as for a rank of DDP, since with two ranks $2\frac{n-1}{n} = 1$; the
 # link of the server, rank 2, comes on top.
 
 # %% [markdown]
