@@ -1113,39 +1113,39 @@ print("your guess:", guessed(guess_received))
 #
 # 1. How many GPUs of 24 GB does it take at least to train a model of 7 billion parameters?
 #
-# <details><summary>Answer</summary>
-# 7e9 · 16 = 112 GB, so 5. With float32 gradients as well (18 bytes): 126 GB, so 6. And that leaves
-# no room for activations.
-# </details>
+#    <details><summary>Answer</summary>
+#    7e9 · 16 = 112 GB, so 5. With float32 gradients as well (18 bytes): 126 GB, so 6. And that
+#    leaves no room for activations.
+#    </details>
 #
 # 2. What is the largest model whose 16 bytes per parameter fit on one GPU of 80 GB?
 #
-# <details><summary>Answer</summary>
-# 80e9 / 16 = 5 billion parameters.
-# </details>
+#    <details><summary>Answer</summary>
+#    80e9 / 16 = 5 billion parameters.
+#    </details>
 #
 # 3. 256 ranks need 400 MB of weights from rank 0, over 25 Gbit/s each. How long does your broadcast
 #    take? How long a tree?
 #
-# <details><summary>Answer</summary>
-# 400 MB / 3.125 GB/s = 0.128 s per message. One by one 255 · 0.128 = 33 s; a tree has log2(256) = 8
-# rounds: 1.0 s.
-# </details>
+#    <details><summary>Answer</summary>
+#    400 MB / 3.125 GB/s = 0.128 s per message. One by one 255 · 0.128 = 33 s; a tree has log2(256)
+#    = 8 rounds: 1.0 s.
+#    </details>
 #
 # 4. How many messages does your all-gather send on 8 ranks? On 1024? Can another algorithm do with
 #    fewer *bytes* for each rank?
 #
-# <details><summary>Answer</summary>
-# n(n-1): 56, and 1,047,552. Fewer bytes: no, each rank must receive the n-1 tensors that it does
-# not have.
-# </details>
+#    <details><summary>Answer</summary>
+#    n(n-1): 56, and 1,047,552. Fewer bytes: no, each rank must receive the n-1 tensors that it does
+#    not have.
+#    </details>
 #
 # 5. 419 unexpected interruptions in 54 days on 16,384 GPUs. If GPUs fail independently of each
 #    other, how often would a run on 1,024 of them be interrupted?
 #
-# <details><summary>Answer</summary>
-# 54 · 24 h / 419 = 3.09 h. With a sixteenth of the GPUs 16 times as long: every 49 hours.
-# </details>
+#    <details><summary>Answer</summary>
+#    54 · 24 h / 419 = 3.09 h. With a sixteenth of the GPUs 16 times as long: every 49 hours.
+#    </details>
 #
 # ## 11. Assignment: `scatter_by_sends` (● 5 minutes)
 #

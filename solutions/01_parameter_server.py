@@ -267,13 +267,17 @@ steps = {"ring of the workers": run_ranks(one_step_by_ring, 5).trace}
 if solved(push_and_pull):
     steps = {"parameter server": run_ranks(one_step_by_server, 5).trace} | steps
 print("your guesses, in models:", guessed(guess_server, guess_worker, guess_ring))
-traffic_bars({name: trace.traffic() for name, trace in steps.items()}, per_tensor=4 * NUMEL)
+traffic_bars(
+    {name: trace.traffic() for name, trace in steps.items()},
+    per_tensor=4 * NUMEL,
+    unit="models",
+    ranks={0: "the server"} | {rank: f"worker {rank}" for rank in range(1, 5)},
+)
 
 # %% [markdown]
-# **Explain.** Rank 0, the server, sends four models, and each worker one. (What they receive is not
-# in the picture: the server four, each worker one.) That is why the server's link is the
-# bottleneck: it carries $nS$ in and $nS$ out, more with each worker. In the ring everyone carries
-# $2\frac{n-1}{n}S$, which never exceeds $2S$.
+# **Explain.** The server sends four models, and each worker one. (They receive as much; that is not
+# in the picture.) So the server's link is the bottleneck: it carries $nS$ in and $nS$ out, more
+# with each worker. In the ring everyone carries $2\frac{n-1}{n}S$, which never exceeds $2S$.
 #
 # The same two steps over time. Both runs are *replayed* on five machines, each with one link to the
 # network, over which a quarter of the model takes one unit of time. Play them: follow the messages,
@@ -744,11 +748,8 @@ if solved(released):
     waiting = {bound: 100 * waiting_share(bound) for bound in (0, 1, 2, 4, 8, 16, math.inf)}
     display(
         stacked_bars(
-            {
-                named(bound): {"computing": 100 - share, "waiting": share}
-                for bound, share in waiting.items()
-            },
-            "% of the workers' time",
+            {named(bound): {"waiting": share} for bound, share in waiting.items()},
+            "% of the workers' time that is spent waiting",
             "unlucky by turns: with a bound of a few tasks most of the waiting is gone",
             "{:.3g}".format,
         )
@@ -809,7 +810,7 @@ parameter_server_timelines(few, says="lead", until=16)
 # %% [markdown]
 # At bound 0 nobody runs ahead, and seven of eight wait. At bound 2 the fast ones are two tasks
 # ahead after a moment, and then go at the pace of the slow one. A bound of 8 only puts that off.
-# And what staleness does meanwhile:
+# What staleness does meanwhile:
 
 # %%
 loss_curves(
@@ -827,8 +828,10 @@ loss_curves(
 )
 
 # %% [markdown]
-# Without waiting the loss falls first and then overshoots, as in section 6. With bound 0 it never
-# does, but each of its steps takes as long as the slow worker's task.
+# With bound 0 the loss falls smoothly, but each step takes as long as the slow worker's task.
+# Without a bound it falls at once and then goes up and down, as in section 6. With bound 8 it is
+# the same run at first, since nobody is eight tasks ahead yet. Then the fast ones wait, and it
+# settles.
 
 # %% [markdown]
 # ## 8. A server dies
@@ -907,16 +910,19 @@ losses, sent = {}, {}
 for name, (train, ranks) in ways.items():
     three, four = (run_ranks(train, ranks, steps, timeout=45) for steps in (3, 4))
     losses[name] = [sum(pair) / 2 for pair in zip(four[0], four[1], strict=True)]
-    # What one step more sends; in DDP's run nobody is rank 2.
-    more = [
-        b - a for a, b in zip(three.trace.traffic().sent, four.trace.traffic().sent, strict=True)
-    ]
-    sent[name] = SimpleNamespace(sent=[*more, 0][:3])
+    fewer, more = (run.trace.traffic().sent for run in (three, four))
+    step = [b - a for a, b in zip(fewer, more, strict=True)]
+    sent[name] = SimpleNamespace(sent=[*step, 0][:3])  # in DDP's run there is no server
     print(f"{name:17} losses of four steps: {', '.join(f'{loss:.4f}' for loss in losses[name])}")
 apart = max(abs(ours - theirs) for ours, theirs in zip(*losses.values(), strict=True))
 print(f"largest difference: {apart:.5f}")
 print("your guesses, in models:", guessed(guess_by_server, guess_by_worker, guess_by_ddp))
-traffic_bars(sent, per_tensor=server_and_ddp.model_bytes())
+traffic_bars(
+    sent,
+    per_tensor=server_and_ddp.model_bytes(),
+    unit="models",
+    ranks={0: "worker 0", 1: "worker 1", 2: "the server"},
+)
 
 # %% [markdown]
 # The same losses. (They go up and down, since every step has a different batch.) And the same bytes
@@ -1041,37 +1047,37 @@ print("your guesses, is the asynchronous one first:", guessed(guess_equal, guess
 # 1. A model of 1 GB, 32 workers, 4 servers, links of 12.5 GB/s. How long does the busiest link send
 #    in one step? And in a ring?
 #
-# <details><summary>Answer</summary>
-# 32 · 1 / 4 = 8 GB leave a server: 0.64 s. The ring: 2 · 31/32 = 1.94 GB, 0.155 s.
-# </details>
+#    <details><summary>Answer</summary>
+#    32 · 1 / 4 = 8 GB leave a server: 0.64 s. The ring: 2 · 31/32 = 1.94 GB, 0.155 s.
+#    </details>
 #
 # 2. How many servers until they are not the bottleneck?
 #
-# <details><summary>Answer</summary>
-# 32: then a server sends 1 GB, as a worker does.
-# </details>
+#    <details><summary>Answer</summary>
+#    32: then a server sends 1 GB, as a worker does.
+#    </details>
 #
 # 3. Ten equally fast workers, eventual consistency. Staleness of a push? And of a worker that is
 #    three times slower than the other nine?
 #
-# <details><summary>Answer</summary>
-# 9. The slow one: 3 · 9 = 27.
-# </details>
+#    <details><summary>Answer</summary>
+#    9. The slow one: 3 · 9 = 27.
+#    </details>
 #
 # 4. $\tau = 3$, and one worker is always twice as slow. What share of their time do the others wait
 #    in a long run?
 #
-# <details><summary>Answer</summary>
-# Half. At first they run ahead, three tasks; then they go at the pace of the slow one, whatever the
-# bound.
-# </details>
+#    <details><summary>Answer</summary>
+#    Half. At first they run ahead, three tasks; then they go at the pace of the slow one, whatever
+#    the bound.
+#    </details>
 #
 # 5. Nine servers on a ring, with many points each. One dies. What share of the keys moves, and
 #    where to?
 #
-# <details><summary>Answer</summary>
-# A ninth, spread over the other eight.
-# </details>
+#    <details><summary>Answer</summary>
+#    A ninth, spread over the other eight.
+#    </details>
 #
 # ## 14. Assignment: `significant_changes` (●● 10 minutes)
 #
