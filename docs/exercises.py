@@ -68,7 +68,8 @@ def _entry(source: str, name: str, text: str, exercise: Exercise) -> Iterator[st
     yield ""
     yield from textwrap.wrap(" ".join(said.split()), 100)
     yield ""
-    enforced = [contract.text, contract.freedom, f"Passed means: {exercise.passed}."]
+    arguments = f"Arguments: {contract.arguments}" if contract.arguments else ""
+    enforced = [arguments, contract.text, contract.freedom, f"Passed means: {exercise.passed}."]
     yield from textwrap.wrap(" ".join(filter(None, enforced)), 100)
     yield ""
 

@@ -1,9 +1,9 @@
 """What an exercise promises, as data: stated once, shown in the lesson, and kept by laws.
 
 A contract says in which memory the result lies, which arguments may change, which tensors and
-groups may come, what may be sent and held. A learner reads `Contract.text`, to which
-`course_lib.checks.laws` hold every answer, and `Contract.freedom`. What `GENERAL` says is asked
-everywhere, and needs no word in a contract.
+groups may come, what may be sent and held. A learner reads `Contract.arguments`, `Contract.text`,
+to which `course_lib.checks.laws` hold every answer, and `Contract.freedom`. What `GENERAL` says is
+asked everywhere, and needs no word in a contract.
 """
 
 from collections.abc import Callable, Mapping
@@ -74,7 +74,8 @@ class Contract:
     moves: arguments whose tensors may come to lie in other memory (a layer that is cut up).
     anew: whether what is returned is in memory of its own.
     detached: whether it is to require no grad.
-    takes: which values may come, in words: "any shape; numel is a multiple of n".
+    takes: which arguments may come, as a list in words: "any shape; numel a multiple of n".
+    gives: what is returned or left behind, as a clause of its own.
     dtypes: those of its tensors, as torch calls them.
     transposed: whether tensors of two dimensions and more may come transposed, not contiguous.
     groups: whether it may be called with a group of some of the ranks.
@@ -103,6 +104,7 @@ class Contract:
     anew: bool = False
     detached: bool = False
     takes: str = ""
+    gives: str = ""
     dtypes: tuple[str, ...] = ()
     transposed: bool = False
     groups: bool = False
@@ -119,12 +121,23 @@ class Contract:
     may: frozenset[str] = frozenset()
 
     @property
+    def arguments(self) -> str:
+        """Which arguments the function has to be right for, as a list."""
+        parts = [
+            self.takes,
+            "also transposed" if self.transposed else "",
+            listed(self.dtypes) if self.dtypes else "",
+            "any group of ranks" if self.groups else "",
+        ]
+        return _sentences("; ".join(part for part in parts if part))
+
+    @property
     def text(self) -> str:
         """What is enforced besides `GENERAL`, a line or two under the statement of the exercise."""
         waits = (each.text for each in self.waits)
         agree = _AGREE if self.agree else ""
         messages = (self._operations(), self.sends)
-        return _sentences(self._result(), self._arguments(), *messages, self.holds, *waits, agree)
+        return _sentences(self._result(), self.gives, *messages, self.holds, *waits, agree)
 
     @property
     def freedom(self) -> str:
@@ -144,15 +157,6 @@ class Contract:
         parts = [
             "the result is new, in memory of its own" if self.anew else "",
             "the result requires no grad" if self.detached else "",
-        ]
-        return "; ".join(part for part in parts if part)
-
-    def _arguments(self) -> str:
-        parts = [
-            self.takes,
-            "also transposed" if self.transposed else "",
-            listed(self.dtypes) if self.dtypes else "",
-            "any group of ranks" if self.groups else "",
         ]
         return "; ".join(part for part in parts if part)
 

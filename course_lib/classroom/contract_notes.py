@@ -1,4 +1,4 @@
-"""The lines under an exercise's statement: what its check enforces and allows, by its contract.
+"""The lines under an exercise's statement: what may come, what its check enforces and allows.
 
 It is written into the notebooks and stands in no source, so that statement and check cannot differ.
 """
@@ -12,16 +12,20 @@ from course_lib.checks.contract import GENERAL
 
 from .lesson import Cell, Lesson
 
+_ARGUMENTS = "> **Arguments:** "
 _ENFORCED = "> **Enforced:** "
 _ALLOWED = "> **Allowed:** "
 _ALWAYS = "> **Always enforced:** "
 # JupyterLab with jupytext may have saved them into the source of a solution that was opened.
-_LEADS = "|".join(map(re.escape, (_ENFORCED, _ALLOWED, _ALWAYS)))
+_LEADS = "|".join(map(re.escape, (_ARGUMENTS, _ENFORCED, _ALLOWED, _ALWAYS)))
 _SAVED = re.compile(rf"\n+(?:{_LEADS}).*", re.DOTALL)
 
 
 class Worded(Protocol):
-    """What is promised, and what is free, in words."""
+    """What may come, what is promised and what is free, in words."""
+
+    @property
+    def arguments(self) -> str: ...
 
     @property
     def text(self) -> str: ...
@@ -44,13 +48,17 @@ def with_contracts(lesson: Lesson, contracts: Mapping[str, Worded]) -> Lesson:
         if cell.name == next(c.name for c in cells if c.kind == "answer"):
             lines.append(f"{_ALWAYS}{GENERAL}")
         plain = _SAVED.sub("", cells[above].source).rstrip()
-        source = "\n\n".join([plain, *lines])
+        source = "\n\n".join(filter(None, [plain, "\n>\n".join(lines)]))
         cells[above] = replace(cells[above], source=source, student=source)
     return replace(lesson, cells=tuple(cells))
 
 
 def _lines(contract: Worded) -> list[str]:
-    said = ((_ENFORCED, contract.text), (_ALLOWED, contract.freedom))
+    said = (
+        (_ARGUMENTS, contract.arguments),
+        (_ENFORCED, contract.text),
+        (_ALLOWED, contract.freedom),
+    )
     return [f"{lead}{text}" for lead, text in said if text]
 
 

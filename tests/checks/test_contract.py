@@ -19,15 +19,14 @@ from course_lib.checks.registry import all_exercises
         ),
         (
             Contract(in_place="tensor", groups=True, allowed=frozenset({"send", "recv"})),
-            "In place: `tensor` itself holds the result and is returned. Any group of ranks. "
+            "In place: `tensor` itself holds the result and is returned. "
             "Only send and recv may be used.",
         ),
         (
             Contract(in_place="values", returned="each push's staleness"),
             "In place: `values` itself holds the result, and each push's staleness is returned.",
         ),
-        (Contract(takes="p and m from 1 on"), "p and m from 1 on."),
-        (Contract(takes="x_part (B, K/t)"), "x_part (B, K/t)."),
+        (Contract(gives="the result is flat"), "The result is flat."),
         (
             Contract(waits=(Waits(op="all_reduce", begins="backward", outlasts="backward"),)),
             "Each all_reduce begins in backward; no all_reduce is waited for inside backward.",
@@ -38,6 +37,23 @@ from course_lib.checks.registry import all_exercises
 def test_the_words_of_a_contract(contract, text):
     assert contract.text == text
     assert contract.freedom == ""
+
+
+@pytest.mark.parametrize(
+    ("contract", "arguments"),
+    [
+        (Contract(), ""),
+        (Contract(takes="p and m from 1 on"), "p and m from 1 on."),
+        (Contract(takes="x_part (B, K/t)", groups=True), "x_part (B, K/t); any group of ranks."),
+        (
+            Contract(transposed=True, dtypes=("float32", "int64")),
+            "Also transposed; float32 and int64.",
+        ),
+    ],
+)
+def test_what_may_come_is_a_list(contract, arguments):
+    assert contract.arguments == arguments
+    assert contract.text == ""
 
 
 def test_what_is_free_is_said_apart_from_what_is_enforced():
@@ -54,9 +70,8 @@ def test_where_ranks_have_to_agree_the_contract_warns_of_hashes():
 
 @pytest.mark.parametrize("exercise", all_exercises().values(), ids=lambda e: e.name)
 def test_every_contract_reads_as_sentences(exercise):
-    text = exercise.contract.text
-    if not text:
-        assert exercise.contract.allowed == frozenset(), "nothing is promised"
-        return
-    assert text.endswith(".")
-    assert not re.search(r"[^.]\.\.(?!\.)|, \.$|  ", text)
+    contract = exercise.contract
+    assert contract.text or contract.allowed == frozenset(), "nothing is promised"
+    for text in filter(None, (contract.arguments, contract.text, contract.freedom)):
+        assert text.endswith(".")
+        assert not re.search(r"[^.]\.\.(?!\.)|, \.$|  ", text)

@@ -41,7 +41,7 @@ def test_each_statement_ends_with_its_contract_and_the_first_with_what_holds_for
     made = with_contracts(lesson(tmp_path), contracts)
     first, second = (cell for cell in made.cells if cell.kind == "markdown")
     assert first.student == first.source
-    assert "Twice as much.\n\n> **Enforced:** Nothing is held.\n\n" in first.source
+    assert "Twice as much.\n\n> **Enforced:** Nothing is held.\n>\n> **Always" in first.source
     assert first.source.endswith(GENERAL)
     assert second.source == (
         "### Exercise 2: `half`\n\n> **Enforced:** The result is new, in memory of its own."
@@ -58,10 +58,14 @@ def test_a_line_that_an_editor_saved_into_the_source_is_not_written_twice(tmp_pa
     )
 
 
-def test_what_is_allowed_is_a_line_of_its_own(tmp_path):
-    made = with_contracts(lesson(tmp_path), {"half": Contract(changes=("x",))})
+def test_what_may_come_and_what_is_allowed_are_lines_of_their_own(tmp_path):
+    contract = Contract(takes="any shape", gives="the result is flat", changes=("x",))
+    made = with_contracts(lesson(tmp_path), {"half": contract})
     last = [cell for cell in made.cells if cell.kind == "markdown"][-1]
-    assert last.source.endswith("`half`\n\n> **Allowed:** Your function may change `x`.")
+    assert last.source.endswith(
+        "`half`\n\n> **Arguments:** Any shape.\n>\n> **Enforced:** The result is flat.\n>\n"
+        "> **Allowed:** Your function may change `x`."
+    )
 
 
 def test_without_a_contract_only_the_first_statement_changes(tmp_path):

@@ -191,7 +191,8 @@ EXERCISE = Exercise(
     passed="what is sent and what is kept add up to all that has changed",
     contract=Contract(
         changes=("unsent",),
-        takes="1-D tensors; the result is (indices of int64, their values)",
+        takes="1-D tensors",
+        gives="the result is a pair of tensors: indices of int64, and their values",
         any_order=True,
         allowed=frozenset(),
     ),

@@ -89,7 +89,8 @@ def half_of_ring(takes: str, sends: str, *, separate: bool = False) -> Contract:
     """The contract of each half of the ring: a new flat tensor, by sends to a neighbour."""
     return Contract(
         anew=True,
-        takes=f"any shape{takes}; the result is flat",
+        takes=f"any shape{takes}",
+        gives="the result is flat",
         dtypes=("float32", "float64", "bfloat16", "int64"),
         transposed=True,
         groups=True,

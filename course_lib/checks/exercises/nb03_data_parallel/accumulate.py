@@ -354,9 +354,9 @@ EXERCISE = Exercise(
     contract=Contract(
         runs=lambda arguments: len(arguments["microbatches"]),
         changes=("ddp",),
-        takes="parameters frozen or shared; every `.grad` is None at first",
+        takes="parameters frozen or shared; every `.grad` None at first",
         allowed=frozenset({"all_reduce"}),
         sends="every gradient travels once for all microbatches",
-        holds="the activations of one microbatch are held at a time",
+        holds="only the activations of one microbatch are held at a time",
     ),
 )

@@ -344,8 +344,8 @@ EXERCISE = Exercise(
     passed="the average in few buckets, in one order, on their way before backward has ended",
     contract=Contract(
         changes=("model",),
-        takes="models that start equal; parameters frozen, shared or unused, whose `.grad` may "
-        "end as zeros or None where no rank used them",
+        takes="models that start equal; parameters frozen, shared or unused",
+        gives="`.grad` may end as zeros or None where no rank used the parameter",
         allowed=frozenset({"all_reduce"}),
         sends="every gradient travels once, in buckets of at most `bucket_bytes`, except for a "
         "larger gradient",

@@ -251,8 +251,8 @@ EXERCISE = Exercise(
         runs=lambda arguments: 1,
         changes=("model",),
         takes="any number of rows, also none on some ranks; parameters frozen, shared or unused; "
-        "every `.grad` is None at first, stays so where the parameter is frozen, and may where it "
-        "is unused",
+        "every `.grad` None at first",
+        gives="`.grad` stays None where the parameter is frozen, and may where it is unused",
         allowed=frozenset({"all_reduce", "all_gather"}),
     ),
     points=2,

@@ -243,7 +243,6 @@ EXERCISE = Exercise(
     ),
     passed="all ranks agree, and what is ready first leaves first",
     contract=Contract(
-        agree=True,
         sends="the ranks may agree in any way",
     ),
     points=2,

@@ -95,8 +95,8 @@ EXERCISE = Exercise(
     ),
     passed="each rank computes its N/t columns, and nothing is sent",
     contract=Contract(
-        takes="x (B, K), weight (N, K) and bias (N,), whole on every rank; t divides N; the "
-        "result has x's dtype",
+        takes="x (B, K), weight (N, K) and bias (N,), whole on every rank; t divides N",
+        gives="the result has x's dtype",
         allowed=frozenset(),
         sends="your function sends nothing",
         holds="only the rank's own part is computed",

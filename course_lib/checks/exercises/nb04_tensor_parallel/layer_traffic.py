@@ -88,7 +88,8 @@ EXERCISE = Exercise(
     ),
     passed="8bsh(t-1)/t elements per layer, however many weights the layer has",
     contract=Contract(
-        takes="whole numbers; the result is a number, not rounded where t does not divide b s h",
+        takes="whole numbers",
+        gives="the result is a number, not rounded where t does not divide b s h",
         allowed=frozenset(),
     ),
 )

@@ -86,8 +86,8 @@ EXERCISE = Exercise(
     ),
     passed="nothing forward, one all-reduce backward, and the residual keeps its own gradient",
     contract=Contract(
-        takes="x of any shape, even none (a single number); the gradient that backward is "
-        "handed stays as it was",
+        takes="x of any shape, even none (a single number)",
+        gives="the gradient that backward is handed stays as it was",
         allowed=frozenset({"all_reduce"}),
         sends="there is none forward, and one of x's size backward",
     ),

@@ -110,7 +110,8 @@ EXERCISE = Exercise(
     passed="one all-reduce adds the summands, the bias comes once",
     contract=Contract(
         takes="x_part (B, K/t), weight (N, K) and bias (N,), the last two whole on every rank; t "
-        "divides K; the result has x's dtype",
+        "divides K",
+        gives="the result has x's dtype",
         allowed=frozenset({"all_reduce"}),
         sends="there is one, of the result's size",
         holds="only the rank's own part is computed",

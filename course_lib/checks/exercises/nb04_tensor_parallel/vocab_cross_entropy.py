@@ -213,8 +213,8 @@ EXERCISE = Exercise(
     ),
     passed="three numbers per token travel, and the logits stay where they are",
     contract=Contract(
-        takes="logits (B, T, V/t) of any size and sign, targets (B, T), the same on every rank; "
-        "the result has the logits' dtype",
+        takes="logits (B, T, V/t) of any size and sign, targets (B, T), the same on every rank",
+        gives="the result has the logits' dtype",
         allowed=ALL_REDUCE,
         sends="at most four numbers per token travel forward, and nothing backward",
     ),

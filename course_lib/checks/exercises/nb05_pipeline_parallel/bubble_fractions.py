@@ -106,7 +106,8 @@ EXERCISE = Exercise(
     ),
     passed="(p-1)/(m+p-1) of all the time is (p-1)/m of the working time",
     contract=Contract(
-        takes="p and m from 1 on; returns one pair of numbers, fractions and not per cent",
+        takes="p and m from 1 on",
+        gives="the result is one pair of numbers, fractions and not per cent",
         allowed=frozenset(),
     ),
 )

@@ -196,7 +196,7 @@ EXERCISE = Exercise(
     ),
     passed="memory says what is possible, and the simulator which of it is the fastest",
     contract=Contract(
-        takes="p divides the machines and the layers, m the sequences of a copy, p v the layers; "
+        gives="p divides the machines and the layers, m the sequences of a copy, p v the layers; "
         'v is 1 unless the schedule is "interleaved", where v is 2 or more and m a multiple of p; '
         "what is returned fits, and is at most 2 % slower than the fastest way that fits",
         allowed=frozenset(),

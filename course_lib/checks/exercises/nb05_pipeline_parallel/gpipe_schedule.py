@@ -76,8 +76,8 @@ EXERCISE = Exercise(
     ),
     passed="(m + p - 1) steps forward and back, all forwards first",
     contract=Contract(
-        takes="p and m from 1 on; "
-        "returns one row per rank, of (kind, stage, microbatch), lists or tuples",
+        takes="p and m from 1 on",
+        gives="the result has one row per rank, of (kind, stage, microbatch), lists or tuples",
         allowed=frozenset(),
     ),
 )

@@ -101,8 +101,8 @@ EXERCISE = Exercise(
     ),
     passed="(m v + p - 1) steps of a small stage: the bubble is v times smaller",
     contract=Contract(
-        takes="p, v from 1 on and m a multiple of p; "
-        "returns one row per rank, of (kind, stage, microbatch)",
+        takes="p, v from 1 on and m a multiple of p",
+        gives="the result has one row per rank, of (kind, stage, microbatch)",
         allowed=frozenset(),
         holds="rank r has min(m v, (v-1) p + 2 (p-r-1) + 1) in flight at most",
     ),

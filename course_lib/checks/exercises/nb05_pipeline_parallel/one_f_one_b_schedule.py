@@ -80,8 +80,8 @@ EXERCISE = Exercise(
     ),
     passed="as fast as can be, and no stage holds more microbatches in flight than it needs",
     contract=Contract(
-        takes="p and m from 1 on, even m < p; "
-        "returns one row per rank, of (kind, stage, microbatch)",
+        takes="p and m from 1 on, even m < p",
+        gives="the result has one row per rank, of (kind, stage, microbatch)",
         allowed=frozenset(),
         holds="each stage runs its first backward as soon as it can, and holds no more "
         "microbatches in flight than that takes",

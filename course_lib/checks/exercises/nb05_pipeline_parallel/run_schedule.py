@@ -298,10 +298,10 @@ EXERCISE = Exercise(
     contract=Contract(
         runs=lambda arguments: sum(op[0] == "F" for op in arguments["row"]),
         changes=("module",),
-        takes="gradients go to .grad, and the parameters stay. Rows are of F "
-        "and B, in any order that is the same on neighbours; inputs and targets of "
-        "any shape and float dtype, of m equal microbatches; `loss(output, targets)` is any mean "
+        takes="rows of F and B, in any order that is the same on neighbours; inputs and targets of "
+        "any shape and float dtype, of m equal microbatches; as `loss(output, targets)` any mean "
         "over samples",
+        gives="gradients go to .grad, and the parameters stay",
         allowed=POINT_TO_POINT,
         sends="for each microbatch one message goes to the next rank and one comes back",
         holds="only the activations of the microbatches that the row has in flight are held, and "

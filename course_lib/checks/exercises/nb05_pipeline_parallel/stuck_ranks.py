@@ -254,8 +254,8 @@ EXERCISE = Exercise(
     ),
     passed="GPipe gets through with sends that wait, and 1F1B does not",
     contract=Contract(
-        takes="any number of ranks with programs of any length, even empty ones; each rank is in "
-        "the list once",
+        takes="any number of ranks with programs of any length, even empty ones",
+        gives="each rank is in the list once",
         any_order=True,
         allowed=frozenset(),
     ),

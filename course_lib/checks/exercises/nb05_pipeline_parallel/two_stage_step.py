@@ -143,10 +143,10 @@ EXERCISE = Exercise(
     contract=Contract(
         runs=lambda arguments: 1,
         changes=("module",),
-        takes="gradients go to .grad, and the parameters stay. Inputs "
-        "and targets of any shape and float dtype, (samples, ..., width); what "
-        "crosses is as the inputs are. Parameters may be frozen. `loss(output, targets)` "
-        "is any mean over samples",
+        takes="inputs and targets of any shape and float dtype, (samples, ..., width), and what "
+        "crosses is like the inputs; frozen parameters, too; as `loss(output, targets)` any mean "
+        "over samples",
+        gives="gradients go to .grad, and the parameters stay",
         allowed=POINT_TO_POINT,
         sends="there is one message each way",
         holds="each rank runs its module once",

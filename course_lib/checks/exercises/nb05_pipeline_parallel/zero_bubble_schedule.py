@@ -108,8 +108,8 @@ EXERCISE = Exercise(
     ),
     passed="a third of 1F1B's bubble, with no more than p microbatches held",
     contract=Contract(
-        takes="p and m from 1 on, even m < p; "
-        "returns one row per rank, of (kind, stage, microbatch)",
+        takes="p and m from 1 on, even m < p",
+        gives="the result has one row per rank, of (kind, stage, microbatch)",
         allowed=frozenset(),
         holds="every stage has min(m, p) microbatches between F and W at most",
     ),

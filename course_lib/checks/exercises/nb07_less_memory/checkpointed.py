@@ -303,8 +303,8 @@ EXERCISE = Exercise(
     ),
     passed="n/k + k activations at most, and every layer runs twice at most",
     contract=Contract(
-        takes="x may need no gradient, and layers may have dropout, which draws the same again "
-        "when a segment runs again",
+        takes="x with or without a gradient; layers with dropout, too",
+        gives="dropout draws the same again when a segment runs again",
         allowed=frozenset(),
         may=frozenset({"random"}),
     ),

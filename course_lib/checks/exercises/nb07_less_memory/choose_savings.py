@@ -191,8 +191,8 @@ EXERCISE = Exercise(
     ),
     passed="memory says what is possible, and the simulator which of it is the fastest",
     contract=Contract(
-        takes="offload only with zero 2 and 3; what is returned fits, and is at most 2 % slower "
-        "than the fastest way that fits",
+        gives="offload goes only with zero 2 and 3; what is returned fits, and is at most 2 % "
+        "slower than the fastest way that fits",
         allowed=frozenset(),
     ),
 )

@@ -116,5 +116,5 @@ EXERCISE = Exercise(
         """,
     ),
     passed="GPT-3 and 4 other models, with every stage of ZeRO",
-    contract=Contract(takes="`sizes` has its axes in any order", allowed=frozenset()),
+    contract=Contract(takes="`sizes` with its axes in any order", allowed=frozenset()),
 )

@@ -136,8 +136,8 @@ EXERCISE = Exercise(
     ),
     passed="on 5 meshes every rank knows the mean over the batch",
     contract=Contract(
-        takes="`loss` is a float64 tensor of no dimensions, below 0 as well, or None; a number as "
-        "a result is as good as a tensor",
+        takes="as `loss` a float64 tensor of no dimensions, below 0 as well, or None",
+        gives="the result is a number or a tensor of one",
         sends="a rank sends a few numbers, at most 400 bytes",
     ),
 )

@@ -193,8 +193,8 @@ EXERCISE = Exercise(
     ),
     passed="on 5 meshes, parts added once, copies once, replicas not at all",
     contract=Contract(
-        takes="gradients in float64, on some ranks none; a number as a result is as good as a "
-        "tensor",
+        takes="gradients in float64, on some ranks none",
+        gives="the result is a number or a tensor of one",
         sends="a rank sends a few numbers, at most 400 bytes",
     ),
 )

@@ -139,7 +139,8 @@ EXERCISE = Exercise(
     ),
     passed="ring and all-gather send the same, and Ulysses less with every rank",
     contract=Contract(
-        takes="whole numbers; n divides tokens, heads and kv_heads; three numbers are returned",
+        takes="whole numbers; n divides tokens, heads and kv_heads",
+        gives="three numbers are returned",
         allowed=frozenset(),
     ),
 )

@@ -171,7 +171,7 @@ EXERCISE = Exercise(
     ),
     passed="no token sees another document, and nothing is computed in vain",
     contract=Contract(
-        takes="as ring_attention; equal numbers in documents mean the same document",
+        takes="as for ring_attention; equal numbers in documents mean the same document",
         allowed=POINT_TO_POINT,
         sends="each rank sends n - 1 blocks of keys and values, to the next rank",
         holds=f"{NONE_KEPT}; no matrix products with a block of which nothing is seen",

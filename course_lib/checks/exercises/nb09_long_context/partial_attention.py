@@ -142,8 +142,8 @@ EXERCISE = Exercise(
     ),
     passed="softmax over the visible keys, and the logarithm of its denominator",
     contract=Contract(
-        takes="q (B, H, T, D), k and v (B, H, K, D), visible (T, K); scores of any size; the "
-        "results have q's dtype",
+        takes="q (B, H, T, D), k and v (B, H, K, D), visible (T, K); scores of any size",
+        gives="the results have q's dtype",
         dtypes=("float32", "float64"),
         allowed=frozenset(),
     ),

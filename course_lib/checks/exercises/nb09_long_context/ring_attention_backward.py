@@ -227,7 +227,7 @@ EXERCISE = Exercise(
     ),
     passed="gradients of keys and values have been at every rank, and are home",
     contract=Contract(
-        takes="as ring_attention; out and lse are its exact results",
+        takes="as for ring_attention; out and lse are its exact results",
         allowed=POINT_TO_POINT,
         sends="each rank sends n - 1 blocks of keys and values, and n - 1 or n of their gradients, "
         "to the next rank",

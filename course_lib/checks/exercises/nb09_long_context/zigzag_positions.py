@@ -151,8 +151,8 @@ EXERCISE = Exercise(
     ),
     passed="a chunk from the front and its mirror image from the end",
     contract=Contract(
-        takes="length of 1 and more, n of 1 and more, rank from 0 to n - 1; a tensor or a list of "
-        "positions in ascending order",
+        takes="length and n from 1 on, rank from 0 to n - 1",
+        gives="the result is a tensor or a list of positions in ascending order",
         allowed=frozenset(),
     ),
 )

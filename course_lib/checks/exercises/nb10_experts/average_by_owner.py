@@ -205,8 +205,9 @@ EXERCISE = Exercise(
     ),
     passed="every gradient is that of the whole batch, and no expert is mixed with another",
     contract=Contract(
-        takes=".grad of an expert may be None on a rank, and is a tensor afterwards where any "
-        "replica has one; it may be exchanged for another tensor",
+        takes="on some ranks no .grad of an expert",
+        gives="afterwards .grad of an expert is a tensor where any replica has one; it may be "
+        "another tensor than before",
         allowed=frozenset({"all_reduce"}),
         sends="dense gradients travel once over all ranks, those of experts once over `replicas`",
     ),

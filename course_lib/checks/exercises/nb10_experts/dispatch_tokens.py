@@ -310,8 +310,8 @@ EXERCISE = Exercise(
     ),
     passed="rows by expert there, each back in its place, gradients both ways",
     contract=Contract(
-        takes="x (T, C) and experts (T, k) of any sizes; T may differ by rank, and be 0; a "
-        "ValueError with both numbers where n does not divide the experts",
+        takes="x (T, C) and experts (T, k) of any sizes; T may differ by rank, and be 0",
+        gives="where n does not divide the experts, a ValueError names both numbers",
         allowed=frozenset({"all_to_all"}),
         sends="on the way there a rank sends 8 bytes per expert, and each chosen row once; on the "
         "way back, each row once",

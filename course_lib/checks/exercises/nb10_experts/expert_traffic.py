@@ -80,7 +80,8 @@ EXERCISE = Exercise(
     ),
     passed="4kTh(n-1)/n elements per layer, however many experts there are",
     contract=Contract(
-        takes="whole numbers; the result is a number, even where n does not divide the rows",
+        takes="whole numbers",
+        gives="the result is a number, even where n does not divide the rows",
         allowed=frozenset(),
     ),
 )

@@ -166,7 +166,8 @@ EXERCISE = Exercise(
     ),
     passed="every token has its k experts, and every expert its count",
     contract=Contract(
-        takes="logits (T, E) and k from 1 to E; experts and counts are int64",
+        takes="logits (T, E) and k from 1 to E",
+        gives="experts and counts are int64",
         allowed=frozenset(),
     ),
 )

@@ -129,7 +129,8 @@ EXERCISE = Exercise(
     ),
     passed="first choices first, then in order, as far as there are places",
     contract=Contract(
-        takes="experts (T, k), number of experts, a factor above 0; the mask is of dtype bool",
+        takes="experts (T, k), number of experts, a factor above 0",
+        gives="the mask is of dtype bool",
         allowed=frozenset(),
     ),
 )
