@@ -334,7 +334,7 @@ def in_flight(table):
 
 
 counted_by_me = solved(peak_in_flight)
-print("GPipe, p = 4, m = 8:", in_flight(my_gpipe(4, 8)))
+print("GPipe, p = 4, m = 8, by rank:", text.listed(in_flight(my_gpipe(4, 8))))
 
 # %% [markdown]
 # All eight, on every rank. So GPipe has a conflict: more microbatches make the bubble small, and
@@ -578,10 +578,12 @@ def peak_of_saved_bytes(table, execute):
 
 
 one = run_ranks(peak_of_saved_bytes, 4, my_gpipe(4, 1), executor)
+rows = [["by rank", "measured", "by counting"]]
 for name, table in tables.items():
     most = run_ranks(peak_of_saved_bytes, 4, table, executor)
     units = [round(a / b) for a, b in zip(most, one, strict=True)]
-    print(f"{name:5} measured {units}, by counting {in_flight(table)}")
+    rows.append([name, text.listed(units), text.listed(in_flight(table))])
+print(text.table(rows))
 print("your guesses:", guessed(guess_gpipe, guess_1f1b))
 
 # %% [markdown]
@@ -1178,7 +1180,7 @@ equal = [
 print(f"equally long: {sum(equal)} of {len(equal)}")
 for name, make in (("GPipe", my_gpipe), ("1F1B", my_1f1b)):
     held = simulate(make(8, 32)).peak_in_flight
-    print(f"p = 8, m = 32, {name:5}: {held[0]:2} in flight on the first stage")
+    print(f"{name:5} with p = 8, m = 32: {held[0]:2} in flight on the first stage")
 
 # %% [markdown]
 # False: the bubble is the same in all of them. What is smaller is memory, on the first stage a
@@ -1238,7 +1240,7 @@ def train_without_flush():
 
 run = run_ranks(train_without_flush, 4)
 losses = run[3][0]
-print("versions held by each rank:", [versions for _, versions in run])
+print("versions held by each rank:", text.listed(versions for _, versions in run))
 print(f"loss: first minibatch {losses[0]:.2f}, mean of the last 16 {sum(losses[-16:]) / 16:.2f}")
 print("your guess:", guessed(guess_versions))
 
