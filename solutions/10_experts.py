@@ -21,9 +21,9 @@
 #
 # If you go on with the optional part, you can also
 #
-# - average them, and find the factor by which they are wrong when averaged over the wrong ranks;
+# - average them, and find the factor by which they are wrong when divided by the wrong number;
 # - explain why a router has to be balanced, what that costs, and what is dropped;
-# - count what an all-to-all sends, say why experts stay on few nodes, and hide it.
+# - count what an all-to-all sends, say why experts stay on few nodes, and hide its time.
 #
 # **You need** `all_reduce` from [lesson 02](02_ring_all_reduce.ipynb) and a
 # `torch.autograd.Function` as in [lesson 04](04_tensor_parallel.ipynb). **It takes** 90 minutes to
@@ -42,7 +42,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from course_lib import check, guessed, hint, run_ranks, solved, yours_or
+from course_lib.observe import arrivals
 from course_lib.techniques import expert_parallel as the_course
+from course_lib.text import table
 
 # %% [markdown]
 # At hand: [a glossary](../docs/glossary.md), [the torch calls](../docs/torch_calls.md) and
@@ -78,22 +80,11 @@ def expert_weights(hidden, inner):
     return 3 * hidden * inner
 
 
-def told(name, total, active, looked_up):
-    print(f"{name}: {total / 1e9:.1f} billion, a token uses {active / 1e9:.1f} billion", end=" ")
-    print(f"({active / total:.0%}),")
-    print(f"    {looked_up / 1e9:.1f} billion of these in a table of which it reads one row")
-
-
 # Jiang et al. 2024, table 1: 32 layers, 32 heads of 128, 8 for keys and values, 32000 symbols
 mixtral_table = 32000 * 4096
 mixtral_rest = 2 * mixtral_table + 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 4096 * 8)
 mixtral_expert = expert_weights(4096, 14336)
-told(
-    "Mixtral 8x7B",
-    mixtral_rest + 32 * 8 * mixtral_expert,
-    mixtral_rest + 32 * 2 * mixtral_expert,
-    mixtral_table,
-)
+mixtral = (mixtral_rest + 32 * 8 * mixtral_expert, mixtral_rest + 32 * 2 * mixtral_expert)
 
 # DeepSeek-AI 2024, section 4.2: 61 layers, the first three dense; 256 experts and a shared one.
 # Attention goes through narrow matrices: queries 1536, keys and values 512, and 64 for positions.
@@ -104,21 +95,41 @@ deepseek_attention = (
 deepseek_dense = expert_weights(7168, 18432)
 deepseek_expert = expert_weights(7168, 2048)
 deepseek_rest = 2 * deepseek_table + 61 * deepseek_attention + 3 * deepseek_dense + 58 * 7168 * 256
-told(
-    "DeepSeek-V3",
+deepseek = (
     deepseek_rest + 58 * (256 + 1) * deepseek_expert,
     deepseek_rest + 58 * (8 + 1) * deepseek_expert,
-    deepseek_table,
 )
+
+lines = [("billions of parameters", "in all", "a token uses", "share", "table of embeddings")]
+for name, (total, active), looked_up in (
+    ("Mixtral 8x7B", mixtral, mixtral_table),
+    ("DeepSeek-V3", deepseek, deepseek_table),
+):
+    counts = (f"{total / 1e9:.1f}", f"{active / 1e9:.1f}", f"{active / total:.0%}")
+    lines.append((name, *counts, f"{looked_up / 1e9:.1f}"))
+print(table(lines))
 print("your guesses:", guessed(guess_total, guess_active))
+
+# %%
+from course_lib.views.stacked_bars import stacked_bars
+
+stacked_bars(
+    {
+        name: {"a token uses": active / 1e9, "it does not": (total - active) / 1e9}
+        for name, (total, active) in (("Mixtral 8x7B", mixtral), ("DeepSeek-V3", deepseek))
+    },
+    "billions of parameters",
+    "what a token uses of all parameters",
+    "{:.1f}".format,
+)
 
 # %% [markdown]
 # "8x7B" is neither 56 nor 7: attention and embeddings are there only once. Mixtral's authors count
-# all 12.9 billion as active; DeepSeek's 37 billion leave out the table in which a token looks up
-# one row.
+# all 12.9 billion as active; DeepSeek's 37 billion leave out the table of embeddings, of which a
+# token reads one row.
 #
 # A token pays for 37 billion weights, but all 671 billion need *memory*. At 16 bytes per parameter
-# that is 10.7 TB, more than any replica of data parallelism could ever hold. Yet no token needs all
+# that is 10.7 TB, and in data parallelism every GPU would have to hold that. Yet no token needs all
 # experts. So give each rank *some of the experts*, and send tokens to the rank where theirs are:
 # **expert parallelism**. It is the first of our techniques in which nobody knows beforehand who
 # sends how much to whom. That depends on the data.
@@ -175,10 +186,10 @@ check(route_tokens)
 # ## 3. All-to-all
 #
 # Now every rank has tokens for every other rank. The collective for that is the **all-to-all**:
-# rank r's part number s goes to rank s, where it arrives as part number r. It is the transposition
-# of a table.
+# part number $s$ of rank $r$ goes to rank $s$, where it arrives as part number $r$. It is the
+# transposition of a table.
 #
-# **Predict.** Three ranks; rank r sends $[10r, 10r + 1, 10r + 2]$. What does rank 1 have
+# **Predict.** Three ranks; rank $r$ sends $[10r, 10r + 1, 10r + 2]$. What does rank 1 have
 # afterwards?
 
 # %%
@@ -191,15 +202,25 @@ guess_transposed = [1, 11, 21]
 def equal_parts():
     mine = 10 * dist.get_rank() + torch.arange(3)
     theirs = torch.empty_like(mine)
-    dist.all_to_all_single(theirs, mine)  # three parts of one number each
-    return theirs.tolist()
+    with arrivals() as arrived:  # notes what came, for the picture below
+        dist.all_to_all_single(theirs, mine)  # three parts of one number each
+    return mine.tolist(), arrived, theirs.tolist()
 
 
-for rank, arrived in enumerate(run_ranks(equal_parts, 3)):
-    print(f"rank {rank}: {arrived}")
+transposed = run_ranks(equal_parts, 3)
+for each, (_, _, parts) in enumerate(transposed):
+    print(f"rank {each}: {parts}")
 print("your guess, for rank 1:", guessed(guess_transposed))
 
+# %%
+from course_lib.views.moving_values import moving_values
+
+moving_values(transposed.trace, *zip(*transposed, strict=True), title="all-to-all")
+
 # %% [markdown]
+# Each rank keeps one number and sends one to each other rank. In the end, every rank has numbers of
+# all colours.
+#
 # With parts of *different* sizes the call takes two lists, in this order: how many rows come from
 # each rank, and how many go to it.
 #
@@ -285,32 +306,37 @@ check(exchange_with_gradient)
 # keeps rows of one expert in the order they had.)
 
 # %%
-chosen = torch.tensor([2, 0, 1, 0, 2])  # the experts of five tokens
-words = ["one", "two", "three", "four", "five"]
+words = ["old", "ducks", "swim", "very", "slowly"]
+chosen = torch.tensor([2, 0, 3, 0, 1])  # the experts of these five tokens
 
 order = chosen.argsort(stable=True)
 inverse = order.argsort()
 by_expert = [words[i] for i in order]
-print("order:            ", order.tolist())
-print("sorted by expert: ", by_expert)
-print("back again:       ", [by_expert[i] for i in inverse])
-print("sorted once more: ", [by_expert[i] for i in order], "which is not the way back")
+print("order:            ", *order.tolist())
+print("sorted by expert: ", *by_expert)
+print("back again:       ", *(by_expert[i] for i in inverse))
+print("sorted once more: ", *(by_expert[i] for i in order), "  (which is not the way back)")
 
 # %% [markdown]
-# With $k$ choices per token there are $Tk$ rows: number $i$ of `experts.flatten()` belongs to token
-# $i // k$.
+# With $k$ choices per token there are $Tk$ rows: row `i` of `experts.flatten()` belongs to token
+# `i // k`.
 #
 # And there is a second sort. What arrives is in the order of the *ranks* that sent it: rank 0's
 # rows for my experts, then rank 1's, ... An expert wants all of its rows in one piece. To sort
 # them, a rank must know which row is for which of its experts: that is why the counts are exchanged
-# *by expert*, $E$ numbers. In all:
-#
-# $$x \;\xrightarrow{\text{sort}}\; \cdot \;\xrightarrow{\text{all-to-all}}\; \cdot
-# \;\xrightarrow{\text{sort}}\; \text{rows} \;\to\; \text{experts} \;\to\; \text{outputs}
-# \;\xrightarrow{\text{unsort}}\; \cdot \;\xrightarrow{\text{all-to-all}}\; \cdot
-# \;\xrightarrow{\text{unsort}}\; y$$
-#
-# The second half undoes the first, the last step first.
+# *by expert*, $E$ numbers. Here is the whole way of our five tokens and of five on a second rank:
+
+# %%
+from course_lib.views.token_routing import token_routing
+
+here = list(zip(words, chosen.tolist(), strict=True))
+there = list(zip(["young", "foxes", "hide", "until", "dusk"], [0, 1, 0, 2, 0], strict=True))
+token_routing([here, there], experts=4)
+
+# %% [markdown]
+# An expert's output stands where its token stood (with a prime in the picture), so the second half
+# undoes the first, the last step first. And mind the sizes: rank 0 sends two rows and gets four.
+# Its experts are more popular.
 #
 # ### Exercise 4: `dispatch_tokens` (●●● 35 minutes)
 #
@@ -382,14 +408,16 @@ check(expert_layer)
 # ## 5. Which gradients are averaged over which ranks
 #
 # In data parallelism all ranks hold the same parameters, and average their gradients
-# ([lesson 03](03_data_parallel.ipynb)). Experts end that. With four ranks and experts over two of
-# them:
-#
-# | rank | 0 | 1 | 2 | 3 |
-# | --- | --- | --- | --- | --- |
-# | attention, router, norms | all | all | all | all |
-# | experts | 0, 1 | 2, 3 | 0, 1 | 2, 3 |
-#
+# ([lesson 03](03_data_parallel.ipynb)). Experts end that. Take four ranks in two groups, each of
+# which has all four experts:
+
+# %%
+from course_lib.techniques.mesh import Mesh
+from course_lib.views.expert_groups import expert_groups
+
+expert_groups(Mesh(data=4, expert=2), experts=4)
+
+# %% [markdown]
 # Tokens travel between ranks 0 and 1, and between 2 and 3: these are two *expert groups*. Ranks 0
 # and 2 hold the same experts: they are *replicas*, and so are 1 and 3.
 #
@@ -431,14 +459,13 @@ def average_by_owner(dense, experts, replicas):
 check(average_by_owner)
 
 # %% [markdown]
-# Now on a real layer: four experts over two of four ranks, against one process that has all tokens.
-# Three ways to average: by owner, as you have just written it; as data parallelism does it, every
-# gradient over all ranks; and by owner again, but divided by the size of the group that was summed
-# over.
+# Now on a real layer, the four ranks of the picture against one process that has all tokens. There
+# are three ways to average: by owner, as you have just written it; as data parallelism does it,
+# every gradient over all ranks; and by owner again, but divided by the size of the group that was
+# summed over.
 
 # %%
 from course_lib.models.mixture_of_experts import Mixture
-from course_lib.techniques.mesh import Mesh
 
 WIDTH, TOKENS, NUMBER = 8, 12, 4
 
@@ -485,22 +512,23 @@ def gradients_on_a_rank(average):
 
 
 average_as_mine = solved(average_by_owner)
-print("as a multiple of the right gradient, on rank 0")
+lines = [("multiple of the right gradient", "router", "experts")]
 for average in (by_owner, over_all_ranks, by_the_group):
     router, expert = run_ranks(gradients_on_a_rank, 4, average)[0]
     spread = (expert - expert.mean()).abs().max()
-    found = f"{expert.mean():.2f}, everywhere" if spread < 1e-3 else "no multiple of it"
-    print(f"{average.__name__:15} router {router:.2f}, experts {found}")
+    found = f"{expert.mean():.2f}" if spread < 1e-3 else "no multiple of it"
+    lines.append((average.__name__, f"{router:.2f}", found))
+print(table(lines))
 print("your guess for the divisor:", guessed(guess_divisor))
 
 # %% [markdown]
 # **Explain.** The copy of expert 0 on rank 0 has worked on tokens of ranks 0 *and* 1. The backward
 # of the all-to-all has brought it the gradients of both, already added up. What is missing is the
-# other expert group. The sum over the two replicas is then a sum over four ranks' tokens, each
-# weighed as in its own rank's mean. So divide by four, as for all other parameters, and not by the
-# two that have been added up here. Divided by two, every expert learns at twice the rate, and
-# nobody is told: the loss falls all the same. And averaged over all ranks, expert 0 is mixed with
-# expert 2: shapes fit, and the gradient is that of nothing.
+# other expert group. The sum over the two replicas is then a sum over the tokens of four ranks,
+# each weighed as in its own rank's mean. So divide by four, as for all other parameters, and not by
+# the two that have been added up here. Divided by two, the gradient of every expert is twice as
+# large, and nobody is told: the loss falls all the same. And averaged over all ranks, expert 0 is
+# mixed with expert 2: shapes fit, and the gradient is that of nothing.
 #
 # The same groups return everywhere. ZeRO shards an expert's optimizer over its replicas only; the
 # norm for clipping counts each expert once.
@@ -557,15 +585,14 @@ check(balancing_loss)
 # %% [markdown]
 # Now train, once without and once with it. Suppose that each expert is on a rank of its own. Then a
 # layer lasts until the *busiest* rank is done, so let us give both runs the same *time* and not the
-# same number of steps. A step in which all experts have the same number of rows takes 1. (You need
-# not read the next cell; run it. It trains the model twice, and notes how many rows each expert
-# has.)
+# same number of steps. A step in which all experts have the same number of rows takes 1.
+# (`train_for` notes how many rows each expert has. It stands in
+# `course_lib/models/balancing_experiment.py`.)
 
 # %%
-from course_lib.models.mixture_of_experts import tiny_mixture_gpt
-from course_lib.models.sorting_task import batches
+from course_lib.models.balancing_experiment import EXPERTS, busiest, train_for
 
-EXPERTS, TIME = 8, 160
+TIME = 160
 
 
 def balancing_of_the_course(logits, experts):
@@ -577,47 +604,11 @@ def balancing_of_the_course(logits, experts):
 balance = yours_or(balancing_loss, balancing_of_the_course)
 
 
-def rows_by_rank(chosen):
-    """A table: how many rows each of four ranks sends to each expert."""
-    parts = chosen.flatten().chunk(4)
-    return [torch.bincount(part, minlength=EXPERTS).tolist() for part in parts]
-
-
-def busiest(tables):
-    """Rows of the busiest expert as a multiple of an even share, the mean over layers."""
-    loads = [torch.tensor(table).sum(0) for table in tables]
-    return sum(float(load.max() / load.float().mean()) for load in loads) / len(loads)
-
-
-def train(factor):
-    model = tiny_mixture_gpt(hidden=32, experts=EXPERTS, inner=32, top_k=1, balance=0.0, seed=0)
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    routed = []
-    for block in model.blocks:
-        block.mlp.router.register_forward_hook(lambda _, __, output: routed.append(output))
-    time, moments, losses, loads = 0.0, [], [], []
-    for tokens, targets in batches(TIME, 64):
-        routed.clear()
-        loss = model.loss(tokens, targets)
-        # of each layer: logits, scores, and weights that are 0 where an expert was not chosen
-        chosen = [weights.argmax(-1, keepdim=True) for _, _, weights in routed]
-        extra = sum(balance(logits, c) for (logits, _, _), c in zip(routed, chosen, strict=True))
-        optimizer.zero_grad()
-        (loss + factor * extra).backward()
-        optimizer.step()
-        loads.append([rows_by_rank(each) for each in chosen])
-        time += busiest(loads[-1])
-        if time > TIME:
-            break
-        moments.append(time)
-        losses.append(loss.item())
-    return moments, losses, loads
-
-
 trained = {
-    name: run_ranks(train, 1, factor, observe=False, timeout=120)[0]
+    name: run_ranks(train_for, 1, TIME, balance, factor, observe=False, timeout=120)[0]
     for name, factor in (("without balancing", 0.0), ("with balancing", 0.2))
 }
+without, balanced = trained["without balancing"], trained["with balancing"]
 
 # %% tags=["nbval-ignore-output"]
 from course_lib.views.loss_curves import loss_curves
@@ -629,39 +620,45 @@ def smooth(losses, over=8):
     return [sum(window) / len(window) for window in windows]
 
 
-for name, (_, losses, loads) in trained.items():
-    late = [busiest(tables) for tables in loads[len(losses) - 20 : len(losses)]]
-    print(f"{name:18} {len(losses):3} steps; the busiest expert has", end=" ")
-    print(f"{sum(late) / len(late):.1f} times its share in the last 20; loss", end=" ")
-    print(f"{smooth(losses)[-1]:.2f}")
-curves = {name: (moments, smooth(losses)) for name, (moments, losses, _) in trained.items()}
+common = min(len(run.losses) for run in trained.values())
+lines = [("", "steps", "busiest, in shares", f"loss after {common} steps", "loss at the end")]
+for name, run in trained.items():
+    late = [busiest(tables) for tables in run.loads[-20:]]
+    smoothed = smooth(run.losses)
+    found = (f"{sum(late) / len(late):.1f}", f"{smoothed[common - 1]:.2f}", f"{smoothed[-1]:.2f}")
+    lines.append((name, len(run.losses), *found))
+print(table(lines))
+curves = {name: (run.moments, smooth(run.losses)) for name, run in trained.items()}
 loss_curves(curves, "time, in steps of an even spread", "loss by time, with and without balancing")
 
 
 # %%
 def loss_at_half(run):
-    moments, losses, _ = run
-    return smooth([x for when, x in zip(moments, losses, strict=True) if when <= TIME / 2])[-1]
+    at_half = sum(moment <= TIME / 2 for moment in run.moments)
+    return smooth(run.losses[:at_half])[-1]
 
 
-without, balanced = trained["without balancing"], trained["with balancing"]
-print("balancing makes more steps in the same time:", len(balanced[1]) > 1.3 * len(without[1]))
+more = len(balanced.losses) > 1.3 * len(without.losses)
+print("balancing makes more steps in the same time:", more)
 print("and at half the time its loss is lower:", loss_at_half(balanced) < loss_at_half(without))
-print("without it, the busiest expert has more than twice its share:", busiest(without[2][-1]) > 2)
+print(
+    "without it, the busiest expert has more than twice its share:", busiest(without.loads[-1]) > 2
+)
 print("your guess for the busiest:", guessed(guess_busiest))
 
 # %% [markdown]
-# **Explain.** Counted in steps, which the figure does not show, both learn about equally fast:
-# after as many as the run without balancing makes in all, the other one has about the same loss.
-# But a step lasts as long as its busiest rank. Without balancing that one has about three times its
-# share, so the others wait two thirds of the time. (And experts that nobody chooses are parameters
-# that learn nothing.)
+# **Explain.** Counted in steps, both learn about equally fast: that is the column of losses after
+# as many steps. But a step lasts as long as its busiest rank. Without balancing that one has about
+# three times its share (the mean over the last 20 steps), so the others wait two thirds of the
+# time. (And experts that nobody chooses are parameters that learn nothing.) Do not read much into
+# the balanced run's last bump: at a learning rate that never falls, a few steps go wrong.
 #
 # The factor is a compromise. Too small, and it does nothing; too large, and tokens are spread
-# whatever they are about. DeepSeek-V3 avoids the compromise: each expert has a *bias* that is added
-# to its score for the choice only, and after each step is lowered where the expert had too much and
-# raised where it had too little. No gradient disturbs the router (`update_bias` in
-# `course_lib/techniques/expert_parallel`).
+# whatever they are about. DeepSeek-V3 all but avoids the compromise: each expert has a *bias* that
+# is added to its score for the choice only, and after each step is lowered where the expert had too
+# much and raised where it had too little (`update_bias` in
+# `course_lib/techniques/expert_parallel`). What is left of a balancing loss there has a factor of
+# 0.0001 and only looks at single sequences (sections 2.1.2 and 4.2 of the paper).
 
 # %% [markdown]
 # ## 7. Capacity
@@ -718,14 +715,16 @@ def within_capacity_of_the_course(experts, number, factor):
 
 served = yours_or(within_capacity, within_capacity_of_the_course)
 generator = torch.Generator().manual_seed(0)
-for ratio in (1.0, 1.3):
+lines = [("experts are chosen", "factor", "dropped", "first choices", "second choices")]
+for ratio, how in ((1.0, "equally often"), (1.3, "unequally, by 1.3")):
     chances = ratio ** -torch.arange(8.0)
     drawn = torch.multinomial(chances.expand(4096, 8), 2, generator=generator)
     for factor in (1.0, 1.25, 2.0):
         kept = served(drawn, 8, factor)
         first, second = ((~kept[:, j]).float().mean().item() for j in (0, 1))
-        print(f"chances fall by {ratio}, factor {factor:4}: dropped", end=" ")
-        print(f"{(first + second) / 2:.0%} (first choices {first:.0%}, second {second:.0%})")
+        lost = ((first + second) / 2, first, second)
+        lines.append((how, f"{factor:.2f}", *(f"{share:.0%}" for share in lost)))
+print(table(lines))
 print("your guess:", guessed(guess_dropped))
 
 # %% [markdown]
@@ -737,6 +736,9 @@ print("your guess:", guessed(guess_dropped))
 
 # %% [markdown]
 # ## 8. What it sends, and where experts may be
+#
+# How large a part of a step do the messages take? Count the bytes first. Then the same messages go
+# over the wires of one machine and of several.
 #
 # ### Exercise 9: `expert_traffic` (● 5 minutes)
 #
@@ -770,11 +772,13 @@ def one_layer_step(tokens, width, number, k):
 
 
 if solved(exchange_with_gradient, dispatch_tokens, expert_layer, expert_traffic):
+    lines = [("ranks", "bytes sent", "rows, by your formula", "counts")]
     for ranks in (1, 2, 3, 4):
         sent = run_ranks(one_layer_step, ranks, 12, 16, 12, 2).trace.traffic().sent[0]
         formula = expert_traffic(12, 16, 2, ranks, 4)
         counts = 8 * 12 * (ranks - 1) // ranks  # an int64 for each of the others' experts
-        print(f"n = {ranks}: sent {sent} bytes; {formula:.0f} by formula and {counts} of counts")
+        lines.append((ranks, f"{sent:,}", f"{formula:,.0f}", counts))
+    print(table(lines))
 
 # %% [markdown]
 # How does that compare with a dense layer, whose weights are on every rank and whose gradients are
@@ -813,19 +817,19 @@ EXPERT_SECONDS = 200e-6  # what the experts of a rank take for 2048 rows
 def there_and_back():
     """The messages of a forward pass: 1/8 of the rows to each rank, and home."""
     rows, equal = torch.randn(ROWS, COLUMNS), [ROWS // 8] * 8
-    dist.barrier()
     arrived, home = torch.empty_like(rows), torch.empty_like(rows)
     dist.all_to_all_single(arrived, rows, equal, equal)
-    start = time.monotonic()
+    calls = [("experts", time.monotonic())]
     dist.all_to_all_single(home, arrived, equal, equal)
-    return start
+    return calls
 
 
-def computed(starts, seconds, name="experts"):
-    """What each rank computed, with the seconds that it is meant to take."""
+def computed(calls_of_ranks):
+    """What each rank computed and when it began, with the seconds that it is meant to take."""
     return [
-        SimpleNamespace(rank=rank, name=name, start=start, seconds=seconds)
-        for rank, start in enumerate(starts)
+        SimpleNamespace(rank=rank, name=name, start=start, seconds=EXPERT_SECONDS)
+        for rank, calls in enumerate(calls_of_ranks)
+        for name, start in calls
     ]
 
 
@@ -836,14 +840,20 @@ def over_machines(number):
 
 
 recorded = run_ranks(there_and_back, 8)
-took = {}
-for machines in (1, 2, 8):
-    compute = computed(recorded, EXPERT_SECONDS)
-    took[machines] = replay(recorded.trace, over_machines(machines), compute=compute).makespan
-    print(f"machines: {machines}; {took[machines] * 1e3:.2f} ms", end=", ")
-    print(f"of which experts {EXPERT_SECONDS * 1e3} ms;", end=" ")
-    print(f"{took[machines] / took[1]:.1f} times as long as on one")
+compute = computed(recorded)
+layer_on = {n: replay(recorded.trace, over_machines(n), compute=compute) for n in (1, 2, 8)}
+lines = [("machines", "a layer", "of which experts", "compared with one machine")]
+for number, timeline in layer_on.items():
+    times = f"{timeline.makespan / layer_on[1].makespan:.1f} times as long"
+    took = (f"{seconds * 1e3:.2f} ms" for seconds in (timeline.makespan, EXPERT_SECONDS))
+    lines.append((number, *took, times))
+print(table(lines))
 print("your guess:", guessed(guess_longer))
+
+# %%
+from course_lib.views.gantt_chart import gantt_chart
+
+gantt_chart({"one machine": layer_on[1], "two machines": layer_on[2]}, unit="s")
 
 # %% [markdown]
 # **Explain.** An all-to-all is as fast as its slowest link. On one machine the two exchanges are a
@@ -884,19 +894,16 @@ for n in (8, 64):
 from course_lib.views.expert_loads import expert_explorer
 
 EVERY = 4
-shortest = min(len(loads) for _, _, loads in trained.values())
 expert_explorer(
-    {
-        name: [tables[0] for tables in loads[:shortest:EVERY]]
-        for name, (_, _, loads) in trained.items()
-    },
+    {name: [tables[0] for tables in run.loads[:common:EVERY]] for name, run in trained.items()},
     every=EVERY,
 )
 
 # %% [markdown]
 # **Explore.** Without balancing: from which step on is the load uneven, and does an expert that has
-# nothing ever come back? Set the capacity factor to 1.25: which run drops more, and what would the
-# other one have to pay for a factor at which it drops as little?
+# nothing ever come back? Leave the capacity factor at 1.25 and go from one training run to the
+# other: which of them drops more, and what would it have to pay for a factor at which it drops as
+# little as the other?
 #
 # <details><summary>Answers</summary>
 #
@@ -922,13 +929,11 @@ expert_explorer(
 
 # %%
 ### BEGIN SOLUTION
-guess_same = ["multiplications", "weights"]
+guess_same = "multiplications, weights"
 ### END SOLUTION
 
 # %%
 from torch.utils.flop_counter import FlopCounterMode
-
-from course_lib.text import table
 
 BATCH, HIDDEN, INNER = 256, 32, 128  # tokens on each rank
 
@@ -955,23 +960,24 @@ def costs_of_a_step(make):
     return counted.get_total_flops() / 2 / BATCH, sum(p.numel() for p in layer.parameters())
 
 
-lines = [("ranks", "layer", "multiplications", "of the busiest", "weights", "bytes sent")]
+lines = [("ranks", "layer", "products per token", "busiest rank's", "weights", "bytes sent")]
 for ranks in (1, 4):
     for make in (dense_mlp, eight_experts):
         steps = run_ranks(costs_of_a_step, ranks, make)
         multiplied, held = zip(*steps, strict=True)
         costs = sum(multiplied) / ranks, max(multiplied), held[0], steps.trace.traffic().sent[0]
-        lines.append((str(ranks), make.__name__, *(f"{cost:,.0f}" for cost in costs)))
-print(table(lines))
+        lines.append((ranks, make.__name__, *(f"{cost:,.0f}" for cost in costs)))
+print(table(lines, left=2))
 print("your guess:", guessed(guess_same))
 
 # %% [markdown]
-# True of the multiplications, on average and apart from the router's. But a step lasts as long as
-# that of the *busiest* rank. Of the weights it is true only if there are enough ranks: on one rank
-# all eight experts are there, on four two, with as many weights as the dense layer, and the router.
-# And the messages differ. The dense layer sends its gradients, $2(n-1)/n$ of its weights, however
-# many tokens there are, and hidden behind backward. The mixture sends rows, more of them the larger
-# the batch is. (Its experts' gradients stay: no other rank has these experts.)
+# True of the multiplications ("products"), on average and apart from the router's. But a step lasts
+# as long as that of the *busiest* rank. Of the weights it is true only if there are enough ranks. A
+# single rank holds all eight experts. Of four ranks each holds two: as many weights as the dense
+# layer has, and the router. And the messages differ. The dense layer sends its gradients,
+# $2(n-1)/n$ of its weights, however many tokens there are, and hidden behind backward. The mixture
+# sends rows, more of them the larger the batch is. (Its experts' gradients stay: no other rank has
+# these experts.)
 #
 # ### "Without a balancing loss, all tokens end up at one expert"
 #
@@ -984,7 +990,7 @@ guess_share = "more than a quarter"
 ### END SOLUTION
 
 # %% tags=["nbval-ignore-output"]
-late_rows = sum(torch.tensor(tables[0]).sum(0) for tables in without[2][-20:])
+late_rows = sum(torch.tensor(tables[0]).sum(0) for tables in without.loads[-20:])
 shares = (late_rows / late_rows.sum()).sort(descending=True).values
 print("shares of the eight experts:", " ".join(f"{share:.0%}" for share in shares.tolist()))
 
@@ -1023,13 +1029,23 @@ def drop_some(tokens=32):
     dropped, as_it_came, as_it_went = layer.dropped, (y == x).all(1), (x.grad == 1).all(1)
     alone = x[as_it_came][:1]
     layer(alone)
-    return dropped, int(as_it_came.sum()), int((as_it_came & as_it_went).sum()), layer.dropped
+    again = "yes" if layer.dropped else "no"
+    return dropped, int(as_it_came.sum()), int((as_it_came & as_it_went).sum()), again
 
 
-for each, (dropped, unchanged, passed, again) in enumerate(run_ranks(drop_some, 2)):
-    print(f"rank {each}: of 32 tokens {dropped} are dropped, {unchanged} come out as they were,")
-    print(f"        {passed} of these with the gradient that came in.")
-    print(f"        The first of them, alone in a batch, is dropped: {again == 1}")
+lines = [("of 32 tokens on", *(f"rank {each}" for each in range(2)))]
+outcomes = zip(*run_ranks(drop_some, 2), strict=True)
+lines += zip(
+    (
+        "are dropped",
+        "come out as they were",
+        "and their gradient as it came in",
+        "the first of these, alone in a batch, is dropped",
+    ),
+    *zip(*outcomes, strict=True),
+    strict=True,
+)
+print(table(lines))
 print("your guesses:", guessed(guess_output, guess_gradient))
 
 # %% [markdown]
@@ -1050,8 +1066,8 @@ print("your guesses:", guessed(guess_output, guess_gradient))
 # 5 % + 95 % · 4/64 = 10.9 %.
 # </details>
 #
-# 2. 32 ranks, experts over 8 of them. Over how many ranks are an expert's gradients added up, and
-#    by what is the sum divided?
+# 2. 32 ranks in groups of 8, each of which has all experts. Over how many ranks are an expert's
+#    gradients added up, and by what is the sum divided?
 #
 # <details><summary>Answer</summary>
 # Over 32/8 = 4 replicas, divided by 32.
@@ -1093,15 +1109,6 @@ print("your guesses:", guessed(guess_output, guess_gradient))
 # in the same order. Return the outputs of `rows`, in their order, and the sum of what the shared
 # experts make of `x`. (No gradients here; in `course_lib/techniques/expert_parallel/layer.py`
 # backward is hidden in the same way.)
-#
-# **Predict.** On the two machines of section 8 one exchange takes about twice as long as the
-# experts of a rank. Let each shared expert take as long as these. One after the other, the layer is
-# two exchanges and three times experts. How many per cent of that are saved?
-
-# %%
-### BEGIN SOLUTION
-guess_saved = 30
-### END SOLUTION
 
 
 # %% exercise="shared_meanwhile"
@@ -1123,6 +1130,16 @@ def shared_meanwhile(rows, sent, received, run, x, shared):
 # %% check="shared_meanwhile"
 check(shared_meanwhile)
 
+# %% [markdown]
+# **Predict.** On the two machines of section 8 one exchange takes about twice as long as the
+# experts of a rank. Let each shared expert take as long as these. So, one after the other, a layer
+# takes the time of two exchanges and of three experts. How many per cent of it are saved?
+
+# %%
+### BEGIN SOLUTION
+guess_saved = 30
+### END SOLUTION
+
 
 # %%
 def waiting(rows, sent, received, run, x, shared):
@@ -1136,40 +1153,49 @@ def waiting(rows, sent, received, run, x, shared):
 
 
 def layer_messages(layer):
-    """Runs a layer whose experts note when they were asked; each takes EXPERT_SECONDS."""
-    starts = []
+    """Runs a layer whose experts note when they are called; each is meant to take as long."""
+    calls = []
 
-    def expert(tensor):
-        starts.append(time.monotonic())
-        return tensor
+    def noting(name):
+        def expert(tensor):
+            calls.append((name, time.monotonic()))
+            return tensor
+
+        return expert
 
     rows, equal = torch.randn(ROWS, COLUMNS), [ROWS // 8] * 8
-    dist.barrier()
-    layer(rows, equal, equal, expert, rows[:1], [expert, expert])
-    return starts
+    shared = [noting("shared A"), noting("shared B")]
+    layer(rows, equal, equal, noting("experts"), rows[:1], shared)
+    return calls
 
 
 layers = {"one after the other": waiting}
 if solved(shared_meanwhile):
     layers["hidden"] = shared_meanwhile
+timelines = {}
+for name, layer in layers.items():
+    run = run_ranks(layer_messages, 8, layer)
+    for machines in (1, 2):
+        where = over_machines(machines)
+        timelines[machines, name] = replay(run.trace, where, compute=computed(run))
+lines = [("machines", "shared experts", "a layer", "saved")]
 for machines in (1, 2):
-    times = []
-    for name, layer in layers.items():
-        run = run_ranks(layer_messages, 8, layer)
-        compute = [
-            each for starts in zip(*run, strict=True) for each in computed(starts, EXPERT_SECONDS)
-        ]
-        times.append(replay(run.trace, over_machines(machines), compute=compute).makespan)
-        saved = f", {1 - times[-1] / times[0]:.0%} saved" if len(times) > 1 else ""
-        print(f"machines: {machines}, {name:19} {times[-1] * 1e3:.2f} ms{saved}")
+    for name in layers:
+        took, whole = (timelines[machines, way].makespan for way in (name, "one after the other"))
+        lines.append((machines, name, f"{took * 1e3:.2f} ms", f"{1 - took / whole:.0%}"))
+print(table(lines, left=2))
 print("your guess:", guessed(guess_saved))
 
+# %%
+gantt_chart({name: timelines[2, name] for name in layers}, unit="s")
+
 # %% [markdown]
-# **Explain.** One exchange takes 0.41 ms between the machines, and a shared expert 0.2 ms: each
-# hides half of one. Both shared experts are hidden whole, so the layer saves 28 %. On one machine
-# an exchange takes 0.05 ms and disappears. What cannot be hidden is the order of dispatch, experts
-# and combine. DeepSeek-V3 goes one step further: two microbatches are under way, and while one of
-# them waits for its exchange the other one computes.
+# **Explain.** One exchange takes 0.39 ms between the machines, and a shared expert 0.2 ms. So each
+# of the two is hidden behind half of an exchange, and the layer saves 29 %. On one machine an
+# exchange takes 0.05 ms, and it is the exchange that disappears. Dispatch, experts and combine
+# still follow one another, since each needs what comes before it. DeepSeek-V3 goes one step
+# further: two microbatches are under way, and while one of them waits for its exchange the other
+# one computes.
 
 # %% [markdown]
 # ## 13. What to read

@@ -7,6 +7,8 @@ To read in this order:
     edge_cases      small models with what breaks naive implementations
     reference       training on one device
     sleeping_stage  a part of a model that takes time without computing
+    balancing_experiment
+                    a mixture whose steps last as long as their busiest experts
 """
 
 from .edge_cases import NASTY_MODELS

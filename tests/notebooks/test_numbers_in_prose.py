@@ -108,7 +108,7 @@ WORKED_OUT = {
         "65504": torch.finfo(torch.float16).max,
         "160": 32 * 5,
     },
-    "08_three_d_parallelism": {"6200": 156e12 / 25e9},
+    "08_three_d_parallelism": {"6200": 156e12 / 25e9, "6144": 3 * 2048, "18": 2 + 4 + 12},
     "09_long_context": {"46": idle_of("zigzag", documents=3)},
     "10_experts": {"10.7": 671e9 * 16 / 1e12},
 }

@@ -14,6 +14,7 @@ from course_lib.views.chain_replication import chain_replication
 from course_lib.views.context_explorer import context_explorer, context_ring
 from course_lib.views.cost_curves import cost_curves
 from course_lib.views.devices_needed import devices_needed
+from course_lib.views.expert_groups import expert_groups
 from course_lib.views.expert_loads import expert_explorer, expert_loads
 from course_lib.views.gantt_chart import gantt_chart
 from course_lib.views.grouped_bars import grouped_bars
@@ -36,6 +37,7 @@ from course_lib.views.server_and_ring import server_and_ring
 from course_lib.views.stacked_bars import stacked_bars
 from course_lib.views.step_times import step_times
 from course_lib.views.tensor_parallel_layer import sharding_explorer, tensor_parallel_layer
+from course_lib.views.token_routing import token_routing
 from course_lib.views.traffic_bars import traffic_bars
 from course_lib.views.traffic_matrix import traffic_matrix
 from course_lib.views.view import View
@@ -106,6 +108,10 @@ SERVED = SimpleNamespace(
 VIEWS: dict[str, Callable[[], View]] = {
     **{f"gantt of {name}": lambda t=t: gantt_chart(t, "a pipeline") for name, t in PIPES.items()},
     "gantt of a recording": lambda: gantt_chart(TRACE.timeline(), "a run", unit="s"),
+    "token routing": lambda: token_routing(
+        [[(word, len(word) % 4) for word in ["tokens", "on", "their", "way"]]] * 2, 4
+    ),
+    "expert groups": lambda: expert_groups(Mesh(data=4, expert=2), 4),
     "expert loads": lambda: expert_loads({"uneven": EXPERT_STEPS}, step=19, factor=1.25),
     "loss curves": lambda: loss_curves(
         {"a": ([1, 2, 3], [3, 2, 1]), "b": ([1.5, 3], [3, 2])},
