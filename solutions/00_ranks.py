@@ -695,13 +695,10 @@ traffic_matrix({name: run.trace for name, run in runs.items() if "gather" in nam
 #
 # One number per rank now, so that you can follow each. In the picture time goes from left to right.
 # A block has the colour of the rank that it comes from, and ▶ lets them fly. A click on a block
-# shows the line of yours that received it. (You need not read the next cell; it calls your
-# collectives and PyTorch's, one after the other.)
+# shows the line of yours that received it.
 
 # %%
-from torch.profiler import record_function
-
-from course_lib.observe import arrivals
+from course_lib.observe.collective_calls import PYTORCHS, call_each, what_moved
 from course_lib.views.moving_values import moving_explorer
 
 
@@ -710,56 +707,10 @@ def broadcast(x):
     return x
 
 
-def all_reduce(x):
-    dist.all_reduce(x)
-    return x
-
-
-def reduce_scatter(x):
-    mine = torch.empty(1)
-    dist.reduce_scatter(mine, list(x.chunk(dist.get_world_size())))
-    return mine
-
-
-def all_to_all(x):
-    pieces = torch.empty_like(x)
-    dist.all_to_all_single(pieces, x)
-    return pieces
-
-
-COLLECTIVES = {  # and how many numbers each rank puts in
-    ALL_GATHER: (lambda x: torch.cat(my_all_gather(x)), 1),
-    BROADCAST: (broadcast, 1),
-    "dist.all_gather": (lambda x: torch.cat(all_gather_by_pytorch(x)), 1),
-    "dist.all_reduce": (all_reduce, 1),
-    "dist.reduce_scatter": (reduce_scatter, 4),
-    "dist.all_to_all_single": (all_to_all, 4),
-}
-
-
-def call_them_all():
-    put_in, taken_out = {}, {}
-    with arrivals() as arrived:
-        for name, (collective, count) in COLLECTIVES.items():
-            x = 10.0 * (dist.get_rank() + 1) + torch.arange(float(count))
-            put_in[name] = x.tolist()
-            with record_function(name):
-                taken_out[name] = collective(x).tolist()
-    return put_in, arrived, taken_out
-
-
-called = run_ranks(call_them_all, 4)
-moving_explorer(
-    {
-        name: (
-            called.trace.within(name),
-            [put_in[name] for put_in, _, _ in called],
-            [arrived for _, arrived, _ in called],
-            [taken_out[name] for _, _, taken_out in called],
-        )
-        for name in COLLECTIVES
-    }
-)
+# Each with how many numbers a rank puts in.
+collectives = {ALL_GATHER: (my_all_gather, 1), BROADCAST: (broadcast, 1), **PYTORCHS}
+called = run_ranks(call_each, 4, collectives)
+moving_explorer(what_moved(called.trace, called))
 
 # %% [markdown]
 # In how many rounds is your all-gather done? A round with few blocks is one in which most ranks

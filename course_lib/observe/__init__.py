@@ -16,8 +16,8 @@ In the order in which to read, each line by itself:
       memory            memory_tracker, operator_effects
       races             buffers_in_flight, memory_overlap, operator_watch
       other mistakes    argument_checks, cut_gradients; silent_mistakes and event_wording say them
-    all ranks           trace; traffic, collective_bytes, memory_curves, arrivals; matching,
-                        wait_cycle
+    all ranks           trace; traffic, collective_bytes, memory_curves, arrivals,
+                        collective_calls; matching, wait_cycle
       times             timeline, measured_timeline, hidden_communication, step_timing
       for Perfetto      chrome_trace
 """

@@ -85,8 +85,8 @@ def _draw(
     if target is not None:
         y = field.up(target)
         picture.line([(field.left, y), (field.right, y)], "ink", 1, "6 4")
-        said = f"target {target:g}"
-        picture.text(field.right - width(said, SMALL), y - 9, said, SMALL, ink="soft")
+        # On the left, where losses are still high, no curve runs through it
+        picture.text(field.left + 6, y - 9, f"target {target:g}", SMALL, ink="soft")
     there = {name: point for name, point in reached.items() if point is not None}
     free = field.left
     for name, (moment, loss) in sorted(there.items(), key=lambda pair: pair[1]):
