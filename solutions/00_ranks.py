@@ -707,7 +707,7 @@ def broadcast(x):
     return x
 
 
-# Each with how many numbers a rank puts in.
+# Each with the count of numbers that every rank puts in.
 collectives = {ALL_GATHER: (my_all_gather, 1), BROADCAST: (broadcast, 1), **PYTORCHS}
 called = run_ranks(call_each, 4, collectives)
 moving_explorer(what_moved(called.trace, called))
