@@ -853,38 +853,38 @@ print("the same loss as one process:", abs(second[1][-1] - undisturbed[-1]) < 2e
 #
 # 1. When do you go from DDP to ZeRO-3?
 #
-# <details><summary>Answer</summary>
-# When 16 bytes per parameter and the activations do not fit: on 80 GB from about 4 billion
-# parameters on. ZeRO-1 and -2 come first, as they send no more than DDP: with many replicas they
-# hold 4 and 2 bytes per parameter. ZeRO-3 sends 1.5 times as much, which hides behind the
-# computation from about flops / bandwidth tokens per device on: 6200 for A100s over 25 GB/s, 520
-# inside a node.
-# </details>
+#    <details><summary>Answer</summary>
+#    When 16 bytes per parameter and the activations do not fit: on 80 GB from about 4 billion
+#    parameters on. ZeRO-1 and -2 come first, as they send no more than DDP: with many replicas they
+#    hold 4 and 2 bytes per parameter. ZeRO-3 sends 1.5 times as much, which hides behind the
+#    computation from about flops / bandwidth tokens per device on: 6200 for A100s over 25 GB/s, 520
+#    inside a node.
+#    </details>
 #
 # 2. Why pipeline between nodes, and tensor parallel inside one?
 #
-# <details><summary>Answer</summary>
-# Tensor parallelism sends 8(t-1)/t times the activations in every layer: 4.2 GB per microbatch for
-# twelve layers of GPT-3, against 0.1 GB for a pipeline stage. Inside a node that takes 14 ms at 300
-# GB/s; between nodes, at 25 GB/s, 170 ms, where the computation it belongs to takes 215 ms at half
-# of an A100's peak. Most of it cannot hide, since the next layer waits for it.
-# </details>
+#    <details><summary>Answer</summary>
+#    Tensor parallelism sends 8(t-1)/t times the activations in every layer: 4.2 GB per microbatch
+#    for twelve layers of GPT-3, against 0.1 GB for a pipeline stage. Inside a node that takes 14 ms
+#    at 300 GB/s; between nodes, at 25 GB/s, 170 ms, where the computation it belongs to takes 215
+#    ms at half of an A100's peak. Most of it cannot hide, since the next layer waits for it.
+#    </details>
 #
 # 3. What does activation checkpointing trade?
 #
-# <details><summary>Answer</summary>
-# A second forward pass, a third more operations (4 instead of 3; 36 to 39 % were measured), for
-# activations of 2sbh bytes per layer instead of sbh(34 + 5as/h): for GPT-3 57 times less. Selective
-# recomputation costs 2.7 % and saves 70 %.
-# </details>
+#    <details><summary>Answer</summary>
+#    A second forward pass, a third more operations (4 instead of 3; 36 to 39 % were measured), for
+#    activations of 2sbh bytes per layer instead of sbh(34 + 5as/h): for GPT-3 57 times less.
+#    Selective recomputation costs 2.7 % and saves 70 %.
+#    </details>
 #
 # 4. A run on 1024 devices has a failure every eight hours, and saving takes a minute. How often
 #    should it save?
 #
-# <details><summary>Answer</summary>
-# Saving every x minutes costs 1/x of the time, and a failure loses x/2 minutes of every 480. The
-# sum is smallest at x = sqrt(2 * 480 * 1) = 31 minutes, where both cost 3 %.
-# </details>
+#    <details><summary>Answer</summary>
+#    Saving every x minutes costs 1/x of the time, and a failure loses x/2 minutes of every 480. The
+#    sum is smallest at x = sqrt(2 * 480 * 1) = 31 minutes, where both cost 3 %.
+#    </details>
 #
 # ## 10. Assignment: `choose_mesh` (●● 25 minutes)
 #

@@ -1062,39 +1062,39 @@ print("your guesses:", guessed(guess_output, guess_gradient))
 # 1. A model has 64 experts in each layer, $k = 4$. Attention and embeddings have 5 % of all
 #    parameters. What share of its parameters does a token use?
 #
-# <details><summary>Answer</summary>
-# 5 % + 95 % · 4/64 = 10.9 %.
-# </details>
+#    <details><summary>Answer</summary>
+#    5 % + 95 % · 4/64 = 10.9 %.
+#    </details>
 #
 # 2. 32 ranks in groups of 8, each of which has all experts. Over how many ranks are an expert's
 #    gradients added up, and by what is the sum divided?
 #
-# <details><summary>Answer</summary>
-# Over 32/8 = 4 replicas, divided by 32.
-# </details>
+#    <details><summary>Answer</summary>
+#    Over 32/8 = 4 replicas, divided by 32.
+#    </details>
 #
 # 3. $E = 8$, $k = 1$. All tokens go to one expert, and the router gives it probability 1. How large
 #    is the balancing loss? And if the router gives all experts 1/8, and the choice still falls on
 #    the first one?
 #
-# <details><summary>Answer</summary>
-# 8 · 1 · 1 = 8; and 8 · 1 · 1/8 = 1, its least value: the loss sees probabilities. But the choice
-# is on a knife's edge, and the gradient pushes the first one down.
-# </details>
+#    <details><summary>Answer</summary>
+#    8 · 1 · 1 = 8; and 8 · 1 · 1/8 = 1, its least value: the loss sees probabilities. But the
+#    choice is on a knife's edge, and the gradient pushes the first one down.
+#    </details>
 #
 # 4. Eight ranks, 2048 tokens on each, $h = 4096$, $k = 2$, bfloat16, as in a layer of Mixtral. What
 #    does a rank send in one layer?
 #
-# <details><summary>Answer</summary>
-# 4 · 2048 · 2 · 4096 · 7/8 · 2 bytes = 117 MB.
-# </details>
+#    <details><summary>Answer</summary>
+#    4 · 2048 · 2 · 4096 · 7/8 · 2 bytes = 117 MB.
+#    </details>
 #
 # 5. The busiest of eight experts has 2.5 times its share, nothing is dropped, and experts are half
 #    of a step's time when they are even. How much longer is the step?
 #
-# <details><summary>Answer</summary>
-# 0.5 + 0.5 · 2.5 = 1.75 times as long.
-# </details>
+#    <details><summary>Answer</summary>
+#    0.5 + 0.5 · 2.5 = 1.75 times as long.
+#    </details>
 #
 # ## 12. Assignment: `shared_meanwhile` (●● 15 minutes)
 #

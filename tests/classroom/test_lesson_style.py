@@ -55,6 +55,14 @@ def test_an_exploration_has_answers(lessons):
                 assert "<details>" in near, (name, cell.source[:60])
 
 
+def test_an_answer_stands_under_its_numbered_question(lessons):
+    """Indented like its text, or it would end the list."""
+    for name, lesson in lessons.items():
+        for text in texts(lesson):
+            ended = re.findall(r"(?m)^(\d+\. .*(?:\n +.*)*)\n\n<details>", text)
+            assert ended == [], name
+
+
 def shows_a_figure(cell, views):
     """Whether a code cell ends with a picture."""
     if cell.kind != "code":
