@@ -18,7 +18,7 @@ from jinja2.runtime import Context
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 
-from course_lib.classroom.formulas import FORMULA
+from course_lib.classroom.formulas import FORMULA, without_punctuation
 from course_lib.classroom.untouched_notebooks import untouched
 from course_lib.simulate import simulate
 from course_lib.techniques.schedules import gpipe, one_f_one_b
@@ -196,7 +196,10 @@ def as_read(page: str) -> str:
 def _as_mathml(found: re.Match[str]) -> str:
     """A formula as MathML; code as it is."""
     code, block, inline = found.groups()
-    return code or mathml(block or inline, bool(block))
+    if code or block:
+        return code or mathml(block, block=True)
+    formula, punctuation = without_punctuation(inline)
+    return mathml(formula, block=False) + punctuation
 
 
 def _is_picture(output: NotebookNode) -> bool:

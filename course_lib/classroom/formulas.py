@@ -19,6 +19,16 @@ def with_punctuation(markdown: str) -> str:
     return _FOLLOWED.sub(_joined, markdown)
 
 
+def without_punctuation(formula: str) -> tuple[str, str]:
+    """A formula in a line, and what `with_punctuation` has put into it: `n.` gives `n` and `.`."""
+    end = len(formula)
+    while end > 1 and formula[end - 1] in ".,;)?":
+        if formula[end - 1] == ")" and formula.count("(", 0, end) >= formula.count(")", 0, end):
+            break
+        end -= 1
+    return formula[:end], formula[end:]
+
+
 def _joined(found: re.Match[str]) -> str:
     *_, formula, punctuation = found.groups()
     return f"${formula}{punctuation}$" if formula and punctuation else found[0]

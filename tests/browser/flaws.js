@@ -16,12 +16,17 @@
     const [dark, bright] = [light(one), light(other)].sort((a, b) => a - b);
     return (bright + 0.05) / (dark + 0.05);
   };
+  // What is behind a page that paints nothing: white, or dark by the reader's theme.
+  const probe = document.body.appendChild(document.createElement("i"));
+  probe.style.backgroundColor = "Canvas";
+  const canvas = rgb(getComputedStyle(probe).backgroundColor);
+  probe.remove();
   const page = (element) => {
     for (let at = element; at; at = at.parentElement) {
       const color = rgb(getComputedStyle(at).backgroundColor);
       if (color.length >= 3 && (color.length === 3 || color[3] > 0.5)) return color;
     }
-    return [255, 255, 255];
+    return canvas;
   };
   // A line of letters is lower than the box that the browser gives it.
   const inked = (text) => {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.classroom.formulas import with_punctuation
+from course_lib.classroom.formulas import with_punctuation, without_punctuation
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,17 @@ from course_lib.classroom.formulas import with_punctuation
 def test_what_follows_a_formula_in_a_line_moves_into_it(before, after):
     assert with_punctuation(before) == after
     assert with_punctuation(after) == after
+
+
+@pytest.mark.parametrize(
+    ("formula", "parts"),
+    [
+        ("n-1.", ("n-1", ".")),
+        ("b).", ("b", ").")),
+        ("2(n-1),", ("2(n-1)", ",")),
+        ("f(x)", ("f(x)", "")),
+        (".", (".", "")),
+    ],
+)
+def test_it_can_be_taken_out_again(formula, parts):
+    assert without_punctuation(formula) == parts

@@ -107,6 +107,7 @@ def test_an_arrow_has_room_for_its_label_and_signs_need_no_special_font():
     ("source", "together"),
     [
         ("sends $n$, and", r'<span class="nobr"><math.*</math>,</span> and'),
+        ("sends $n-1,$ and", r'<span class="nobr"><math.*<mn>1</mn>.*</math>,</span> and'),
         ("of ZeRO-2 and", r'nowrap">ZeRO-2</span> and'),
         ("even 0-dimensional, or", r'nowrap">0-dimensional,</span> or'),
         ("sends 2(n-1)/n of", r'nowrap">2\(n-1\)/n</span>'),
