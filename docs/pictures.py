@@ -16,7 +16,7 @@ from tests.browser.lab import Notebook, jupyterlab
 
 FOLDER = Path(__file__).parent
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-WIDTH, HEIGHT, SCALE = 980, 1345, 2  # points, and pixels for each: sharp on sharp screens
+WIDTH, HEIGHT, SCALE = 980, 1425, 2  # points, and pixels for each: sharp on sharp screens
 NAME = "first_look.ipynb"
 CELLS = (
     new_code_cell(

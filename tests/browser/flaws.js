@@ -56,11 +56,14 @@
         const [wide, high] = common(box, area.box);
         if (wide <= 1 || high <= 1) continue;
         const style = getComputedStyle(area.one);
-        if (!style.fill.startsWith("rgb") || (rgb(style.fill)[3] ?? 1) < 0.5 || +style.fillOpacity < 0.5) continue;
+        if (!style.fill.startsWith("rgb")) continue;
+        const fill = rgb(style.fill), strength = (fill[3] ?? 1) * style.fillOpacity;
         const later = one.compareDocumentPosition(area.one) & Node.DOCUMENT_POSITION_FOLLOWING;
-        if (later) say(svg, `${quoted(one)} is covered`);
-        else if (wide > 0.5 * (box.right - box.left)) ground = rgb(style.fill);
-        if (!later) within = wide > box.right - box.left - 1.5;
+        if (later && strength >= 0.5) say(svg, `${quoted(one)} is covered`);
+        if (later) continue;
+        // What is seen through shows what lies behind it too.
+        if (wide > 0.5 * (box.right - box.left)) ground = ground.map((c, k) => c + strength * (fill[k] - c));
+        if (strength >= 0.5) within = wide > box.right - box.left - 1.5;
       }
       if (!within) say(svg, `${quoted(one)} sticks out of its box`);
       const ratio = contrast(rgb(getComputedStyle(one).fill), ground);
