@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from course_lib.text import table
 
-from .charts import Field, whole_numbers
+from .charts import Field
 from .palette import QUIET, RANKS, shade
 from .svg_drawing import SMALL, WIDTH, Picture
 from .view import View
@@ -185,8 +185,8 @@ def _axis(picture: Picture, steps: int, every: int) -> None:
     middle = wide / steps / 2
     ends = (0.0, max(every * (steps - 1), 1))
     field = Field(picture, _STRIP + middle, picture.height, wide - 2 * middle, 3, ends, (0, 1))
-    marks = whole_numbers(*ends, 8) if steps > 1 else {0.0: "0"}
-    field.marks_below({mark: words for mark, words in marks.items() if mark % every == 0}, "step")
+    numbers = range(0, every * steps, every * math.ceil(steps / 10))
+    field.marks_below({number: str(number) for number in numbers}, "step")
 
 
 def _middle(top: float, index: int, of: int) -> float:
