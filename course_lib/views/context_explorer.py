@@ -19,6 +19,7 @@ from .widgets import Control, Explorer, explore
 
 TOKENS = 24
 ALL = -1  # instead of a step
+_OTHER = Fill("pale", ink="ink")  # another step than the one that is looked at
 _DOCUMENTS = {1: (24,), 2: (9, 15), 3: (5, 11, 8)}  # how many, and the tokens of each
 _CELL, _LEFT = 14.0, 70.0  # pixels: a pair, and where the triangle begins
 _BARS, _BAR = 450.0, 26.0  # where the bars begin, and how high they are
@@ -188,7 +189,7 @@ def _pairs(
     rank = ring.owner[query]
     keys = f"key {first}" if after == first + 1 else f"keys {first} to {after - 1}"
     hint = f"step {at}: rank {rank}, query {query} and {keys} of rank {ring.owner[first]}"
-    fill = RANKS[rank] if step in (ALL, at) else Fill("#eeeeee")
+    fill = RANKS[rank] if step in (ALL, at) else _OTHER
     picture.box(
         _LEFT + first * _CELL, top + query * _CELL, (after - first) * _CELL - 1, _CELL - 1,
         fill, hint, str(at), 9,
@@ -206,7 +207,7 @@ def _bars(picture: Picture, ring: Ring, step: int, top: float) -> None:
         y, x = top + rank * (_BAR + 8), _BARS + 50
         picture.text(_BARS, y + _BAR / 2, f"rank {rank}")
         for at, (pairs, most) in enumerate(zip(row, lasts, strict=True)):
-            fill = RANKS[rank] if step in (ALL, at) else Fill("#eeeeee")
+            fill = RANKS[rank] if step in (ALL, at) else _OTHER
             word = str(at) if pairs * unit > 12 else ""
             hint = f"step {at}: rank {rank} computes {counted(pairs, 'pair')}"
             if pairs:

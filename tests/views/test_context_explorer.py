@@ -69,6 +69,6 @@ def test_what_cannot_be_is_refused_with_both_numbers(arguments, words):
 def test_only_the_pairs_of_one_step_are_in_colour():
     svg = context_ring("plain", 4, step=1).svg()
     pairs = [part for part in svg.split("<g class='b'") if "query" in part]
-    coloured = [part for part in pairs if "#eeeeee" not in part]
+    coloured = [part for part in pairs if "var(--pale)" not in part]
     assert coloured
     assert all("<title>step 1:" in part for part in coloured)
