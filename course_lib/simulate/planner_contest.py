@@ -143,8 +143,8 @@ def leaderboard(price: Price, name: str = "yours", requests: Sequence[Request] =
     }
     rows = [_row(who, entry, requests) for who, entry in entries.items()]
     rows.sort(key=lambda row: row[0])
-    judge = ("against", "this library's planner", "", "published runs", "")
-    scores = ("rank correlation", "first choice slower by")
+    judge = ("against", "library's planner", "", "published runs", "")
+    scores = ("rank correlation", "first choice")
     return table([judge, ("planner", *scores, *scores), *(row[1] for row in rows)])
 
 
@@ -161,8 +161,15 @@ def _row(who: str, price: Price, requests: Sequence[Request]) -> tuple[Any, tupl
     cells = (
         who,
         f"{order:.2f}",
-        "does not fit" if worst is None else f"{worst:.0%}",
+        _cost(worst),
         f"{published.correlation:.2f}",
-        f"{published.regret:.0%}",
+        _cost(published.regret),
     )
     return (worst is None, worst, -order), cells
+
+
+def _cost(regret: float | None) -> str:
+    """Of a first choice; None where it has no room."""
+    if regret is None:
+        return "does not fit"
+    return f"{regret:.0%} slower" if regret >= 0.005 else "the fastest"
