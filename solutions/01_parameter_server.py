@@ -875,8 +875,8 @@ print("your guess:", guessed(guess_difference))
 # %% [markdown]
 # **Explain.** Exactly none. The replica has taken the same pushes in the same order, so it has the
 # same bits, the state of the server's optimizer included. Nothing that was acknowledged is lost and
-# nothing is added twice. The price: a push is sent twice. The paper adds up the pushes of $n$
-# workers first and copies the sum, which divides that price by $n$.
+# nothing is added twice. The price: a push is sent twice. (The paper copies only the sum of all
+# workers' pushes, which is cheaper.)
 
 # %% [markdown]
 # ## 9. A real model, and PyTorch's own

@@ -85,7 +85,7 @@ def _draw(
         picture.height = top + _HIGH + 8
     words = f"{_heading(device_bytes)}; {machine} of them are a machine"
     picture.text(4, picture.height + 6, words, SMALL, ink="soft")
-    picture.height += 10
+    picture.height += 14
     picture.key(
         {part: MEMORY[part] for part in MEMORY if any(part in bar for bar in bars.values())}
     )
