@@ -27,13 +27,12 @@
 #
 # **You need** `isend` and `recv` from [lesson 00](00_ranks.ipynb) and the ring of [lesson
 # 02](02_ring_all_reduce.ipynb). **It takes** 90 minutes to the end of section 4. All else is
-# optional: 25 minutes for section 5, 40 for sections 6 and 7, 25 for the assignment; sections 8 to
-# 11 are there to run and read. The machine needs a minute. Each exercise says how hard it is (● a
-# few lines, ●● two ideas together, ●●● the hard one) and how long it takes.
+# optional: 25 minutes for section 5, 40 for sections 6 and 7, 25 for the assignment, with reading;
+# sections 8 to 11 are there to run and read. The machine needs a minute. Each exercise says how
+# hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how long it takes.
 
 # %%
 import time
-from itertools import pairwise
 from types import SimpleNamespace
 
 import torch
@@ -41,6 +40,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from course_lib import check, guessed, hint, run_ranks, solved, yours_or
+from course_lib.observe import arrivals, largest_tensor
 from course_lib.techniques import context_parallel
 from course_lib.text import table
 
@@ -57,9 +57,9 @@ status_view()
 # %% [markdown]
 # ## 1. The problem, as a number
 #
-# A book has about 128 k tokens. Suppose one sequence is that long, and the model is of the size of
-# Llama 3 8B: 32 layers of width 4096, 32 heads of size 128 that share 8 heads of keys and values,
-# and a vocabulary of 128,256 symbols.
+# A book has about 128 k tokens. Suppose one sequence is that long, and the model as large as Llama
+# 3 8B: 32 layers of width 4096, 32 heads of size 128 that share 8 heads of keys and values, and a
+# vocabulary of 128,256 symbols.
 #
 # **Predict.** Attention compares every token with every other. How many GB is the matrix of scores
 # in *one* layer, all heads, at two bytes per score?
@@ -81,8 +81,7 @@ memory = {
     f"inputs of {LAYERS} layers": LAYERS * TOKENS * WIDTH * 2,
     "logits in float32": TOKENS * 128_256 * 4,
 }
-for what, nbytes in memory.items():
-    print(f"{what:28}{nbytes / GB:7.1f} GB")
+print(table([("", "GB"), *((what, f"{nbytes / GB:,.1f}") for what, nbytes in memory.items())]))
 print("your guess:", guessed(guess_scores_gb))
 
 # %% [markdown]
@@ -93,14 +92,40 @@ print("your guess:", guessed(guess_scores_gb))
 # The other lines stay, and they grow with the length itself. A layer keeps 34 bytes per token and
 # unit of width for its backward (counted for a GPT in 16 bits, without scores). With [activation
 # checkpointing](07_less_memory.ipynb) only the inputs of the layers remain, 34 GB. But the layer
-# being recomputed needs its 18 GB, and the logits 67 GB. One GPU with 80 GB cannot hold that.
+# being recomputed needs its 18 GB, and the logits 67 GB: together 120 GB. One GPU with 80 GB cannot
+# hold that.
+
+# %%
+from course_lib.views.stacked_bars import stacked_bars
+
+scores, one_layer, all_layers, inputs, logits = (nbytes / GB for nbytes in memory.values())
+recomputed = {"inputs of layers": inputs, "activations": one_layer, "logits": logits}
+stacked_bars(
+    {
+        "nothing done": {
+            "scores": LAYERS * scores,
+            "activations": all_layers,
+            "logits": logits,
+        },
+        "FlashAttention": {"activations": all_layers, "logits": logits},
+        "checkpointing too": recomputed,
+        "on 8 ranks": {part: size / 8 for part, size in recomputed.items()},
+    },
+    "GB on one device",
+    title="What one sequence of 128 k tokens keeps for its backward",
+    text="{:,.0f}".format,
+    limit=80,
+    limit_words="80 GB",
+)
+
+# %% [markdown]
 # *FlashAttention makes attention linear in memory. It does not make one device larger.*
 #
 # The batch is one sequence, so data parallelism has nothing to cut. What is left to cut is the
 # sequence itself: **context parallelism**. Each of $n$ ranks gets $1/n$ of the tokens, and all of
-# the layer that treats each token by itself (norms, projections, MLP, loss) runs on only those.
-# Only attention looks at other tokens. How it can do so without any rank ever having them all is
-# the subject of this lesson.
+# the layer that treats each token by itself (norms, projections, MLP, loss) runs on only those: the
+# last bar. Only attention looks at other tokens. How it can do so without any rank ever having them
+# all is the subject of this lesson.
 #
 # **Who solved it, and when.** Liu, Zaharia and Abbeel sent keys and values round a ring while each
 # device works on the block that it has (Ring Attention, 2023, [arXiv
@@ -114,8 +139,8 @@ print("your guess:", guessed(guess_scores_gb))
 # %% [markdown]
 # ## 2. Two softmaxes become one
 #
-# A rank will have all keys, but never all at once. So: can attention over keys A and attention over
-# keys B be put together, when the scores are long gone?
+# A rank will see all keys, but never hold them all at once. So: can attention over keys A and
+# attention over keys B be put together, when the scores are long gone?
 #
 # The softmax of one query over keys A is
 #
@@ -130,7 +155,7 @@ print("your guess:", guessed(guess_scores_gb))
 #
 # Attention of some queries over some keys, with its lse. The scores are $qk^T/\sqrt{D}$; a query
 # sees the keys for which `visible` is True. It may see none at all: then its output is 0 and its
-# lse $-\infty$, the logarithm of an empty sum.
+# lse ${-\infty}$, the logarithm of an empty sum.
 
 
 # %% exercise="partial_attention"
@@ -171,7 +196,7 @@ def merge_partials(out_a, lse_a, out_b, lse_b):
 check(merge_partials)
 
 # %% [markdown]
-# One process, four blocks of keys, merged in some random order:
+# One process, four blocks of keys, merged in another order:
 
 
 # %%
@@ -205,7 +230,7 @@ for block in (2, 0, 3, 1):
     found = my_partial(some_q, some_k[:, :, keys], some_v[:, :, keys], triangle[:, keys])
     merged = found if merged is None else my_merge(*merged, *found)
 apart = (merged[0] - attention(some_q, some_k, some_v)).abs().max().item()
-print("equal to attention over all keys, within 1e-12:", apart < 1e-12)
+print("equal to attention over all keys, within 1e-12:", "yes" if apart < 1e-12 else "no")
 
 # %% [markdown]
 # **Explain.** The order does not matter, and no block has seen another: blocks may come from
@@ -220,9 +245,8 @@ print("equal to attention over all keys, within 1e-12:", apart < 1e-12)
 #
 # ### Exercise 3: `pass_on` (● 10 minutes)
 #
-# The step of that ring, as a warm-up. Every rank sends its tensors to the next one and returns
-# those of the one before. If all ranks send first and wait, nobody receives: see [lesson
-# 00](00_ranks.ipynb).
+# The step of that ring. Every rank sends its tensors to the next one and returns those of the one
+# before. If all ranks send first and wait, nobody receives: see [lesson 00](00_ranks.ipynb).
 
 
 # %% exercise="pass_on"
@@ -246,12 +270,24 @@ def pass_on(tensors):
 check(pass_on)
 
 # %% [markdown]
+# **Predict.** One sequence of 512 tokens. In one process the largest tensor of attention is the
+# matrix of scores. How many times smaller is a rank's largest in a ring of four? Of eight?
+
+# %%
+### BEGIN SOLUTION
+guess_smaller = [16, 64]
+### END SOLUTION
+
+# %% [markdown]
 # ### Exercise 4: `ring_attention` (●●● 20 minutes)
 #
 # Now the whole. Each rank has `q`, `k` and `v` of its own tokens. `positions` is a list: where in
-# the sequence the tokens of each rank are. With eight tokens on two ranks it may be `[[0, 1, 2, 3],
-# [4, 5, 6, 7]]`, as tensors, but any other split must work as well (section 5 says why). Attention
-# is causal: a query sees the keys whose position is not larger than its own.
+# the sequence the tokens of each rank are. With eight tokens on two ranks it may be
+#
+#     [tensor([0, 1, 2, 3]), tensor([4, 5, 6, 7])]
+#
+# but any other split must work as well (section 5 says why). Attention is causal: a query sees the
+# keys whose position is not larger than its own.
 #
 # - Begin with your own block, where every query sees at least itself.
 # - Then hand on, receive, and merge what the new block adds. Whose block is it after $s$ steps?
@@ -280,48 +316,48 @@ def ring_attention(q, k, v, positions):
 check(ring_attention)
 
 # %% [markdown]
-# **Predict.** One sequence of 512 tokens. On one rank the largest tensor that attention makes is
-# the matrix of scores. How many times smaller is the largest tensor of a rank of a ring of four? Of
-# eight?
-
-# %%
-### BEGIN SOLUTION
-guess_smaller = [16, 64]
-### END SOLUTION
+# The ring itself, with one number per rank for its keys and values:
 
 
 # %%
-from torch.utils._python_dispatch import TorchDispatchMode
+from course_lib.techniques.collectives.members import Members
+from course_lib.views.moving_values import moving_values
 
 
-class Largest(TorchDispatchMode):
-    """Notes the bytes of the largest tensor that is made inside."""
-
-    nbytes = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        if isinstance(result, torch.Tensor):
-            self.nbytes = max(self.nbytes, result.nbytes)
-        return result
+def pass_on_of_the_course(tensors):
+    everybody = Members.of(None)
+    n, arrived = len(everybody), [torch.empty_like(tensor) for tensor in tensors]
+    neighbours = (everybody.rank + 1) % n, (everybody.rank - 1) % n
+    for mine, theirs in zip(tensors, arrived, strict=True):
+        for work in everybody.start_exchange(mine, neighbours[0], theirs, neighbours[1]):
+            work.wait()
+    return arrived
 
 
-def runs_of(positions):
-    """The same as ranges: one if their distance is constant, else those that follow one another."""
-    steps = positions.diff()
-    if len(steps) and bool((steps == steps[0]).all()):
-        return (range(int(positions[0]), int(positions[-1]) + 1, int(steps[0])),)
-    ends = [0, *((steps != 1).nonzero().flatten() + 1).tolist(), len(positions)]
-    return tuple(range(int(positions[a]), int(positions[b - 1]) + 1) for a, b in pairwise(ends))
+one_step = yours_or(pass_on, pass_on_of_the_course)
 
 
-def split_with(positions):
-    """The library's way to say which rank holds what."""
-    return context_parallel.TokenSplit(tuple(map(runs_of, positions)))
+def three_steps():
+    block = torch.tensor([float(dist.get_rank())])
+    mine = block.tolist()
+    with arrivals() as arrived:
+        for _ in range(3):
+            (block,) = one_step([block])
+    return mine, arrived, block.tolist()
 
 
+run = run_ranks(three_steps, 4)
+moving_values(run.trace, *zip(*run, strict=True), title="whose keys and values are where")
+
+# %% [markdown]
+# After $s$ steps rank $r$ has the block of rank $r - s$ (modulo $n$). Is the whole right, and how
+# large is what it makes?
+
+
+# %%
 def the_courses_ring(q, k, v, positions):
-    return context_parallel.ring_attention(q, k, v, split_with(positions))
+    split = context_parallel.split_by_positions(positions)
+    return context_parallel.ring_attention(q, k, v, split)
 
 
 def my_ring(q, k, v, positions):
@@ -336,17 +372,21 @@ def ring_against_one_process(tokens):
     whole = drawn(tokens)
     positions = list(torch.arange(tokens).chunk(n))
     q, k, v = (each[:, :, positions[rank]].contiguous() for each in whole)
-    with Largest() as made:
+    with largest_tensor() as largest:
         out = ring(q, k, v, positions)
     wanted = attention(*whole)[:, :, positions[rank]]
-    return (out - wanted).abs().max().item() < 1e-12, made.nbytes
+    return (out - wanted).abs().max().item() < 1e-12, largest.nbytes
 
 
+rows, in_one = [("ranks", "equal to one process", "largest tensor, KiB", "times smaller")], 0
 for n in (1, 2, 4, 8):
     run = run_ranks(ring_against_one_process, n, 512, observe=False)
-    equal, largest = all(same for same, _ in run), max(nbytes for _, nbytes in run)
-    print(f"ranks: {n}, equal to one process {equal}, largest tensor {largest / 2**10:6.0f} KiB")
-print("your guess, 4 and 8 ranks:", guessed(guess_smaller))
+    most = max(nbytes for _, nbytes in run)
+    in_one = in_one or most
+    equal = "yes" if all(same for same, _ in run) else "no"
+    rows.append((n, equal, f"{most / 2**10:,.0f}", f"{in_one / most:.0f}"))
+print(table(rows))
+print("your guesses for 4 and 8 ranks:", guessed(guess_smaller))
 
 # %% [markdown]
 # **Explain.** A block of queries against a block of keys is $(T/n)^2$ scores: with $n$ ranks $n^2$
@@ -406,8 +446,8 @@ def ring_attention_backward(q, k, v, positions, out, lse, grad_out):
 check(ring_attention_backward)
 
 # %% [markdown]
-# Forward and backward together make an operation that autograd takes like any other. Is it the same
-# as attention in one process, gradient for gradient?
+# Both together make an operation that autograd takes like any other. Are its gradients those of one
+# process?
 
 
 # %%
@@ -446,9 +486,10 @@ def gradients_against_one_process(tokens):
 run = run_ranks(gradients_against_one_process, 4, 64)
 names = ("queries", "keys", "values")
 for name, *apart in zip(names, *run, strict=True):
-    print(f"gradients of {name} on 4 ranks within 1e-12 of one process: {max(apart) < 1e-12}")
+    equal = "yes" if max(apart) < 1e-12 else "no"
+    print(f"gradients of {name} on 4 ranks, within 1e-12 of one process: {equal}")
 block = 2 * 2 * 16 * 8 * 8  # keys and values, 2 heads, 16 tokens of size 8, float64
-print("sent by each rank, in blocks of keys and values:", run.trace.traffic().sent[0] / block)
+print("sent by each rank, in blocks of keys and values:", run.trace.traffic().sent[0] // block)
 
 # %% [markdown]
 # **Explain.** Three blocks forward. Backward three blocks again, and the gradients of as many, plus
@@ -497,7 +538,7 @@ check(causal_work)
 
 # %%
 def work_of_the_course(positions):
-    return context_parallel.work(split_with(positions))
+    return context_parallel.work(context_parallel.split_by_positions(positions))
 
 
 my_work = yours_or(causal_work, work_of_the_course)
@@ -518,11 +559,22 @@ def idle_share(work):
 
 
 plain = list(torch.arange(4096).chunk(4))
-print("plain split, in blocks        " + "".join(f"{f'step {s}':>8}" for s in range(4)))
+rows = [("plain split, in blocks", *(f"step {step}" for step in range(4)))]
 for rank_of_row, row in enumerate(in_blocks(plain)):
-    print(f"                       rank {rank_of_row}" + "".join(f"{cell:8.2f}" for cell in row))
+    rows.append((f"rank {rank_of_row}", *(f"{cell:.2f}" for cell in row)))
+print(table(rows))
 print(f"idle: {idle_share(in_blocks(plain)):.1%} of the time of all ranks")
 print("your guess:", guessed(guess_idle))
+
+# %% [markdown]
+# The same with 24 tokens. In the triangle a row is a query and a column is a key. The colour is the
+# rank that computes the pair, and the number the step of the ring at which it does. The bars are
+# the same work, step by step.
+
+# %%
+from course_lib.views.context_explorer import context_ring
+
+context_ring("plain")
 
 # %% [markdown]
 # **Explain.** Every step but the first lasts a whole block, since the last rank has one. The first
@@ -587,19 +639,22 @@ splits = {
     "zigzag": my_zigzag,
     "striped": lambda length, n: [torch.arange(length)[each::n] for each in range(n)],
 }
-print("idle, of the time of all ranks" + "".join(f"{f'n = {n}':>9}" for n in (2, 4, 8, 16)))
+rows = [("idle, of the time of all ranks", *(f"{n} ranks" for n in (2, 4, 8, 16)))]
 for name, split in splits.items():
     shares = [idle_share(in_blocks(split(4096, n))) for n in (2, 4, 8, 16)]
-    print(f"{name:30}" + "".join(f"{share:9.1%}" for share in shares))
+    rows.append((name, *(f"{share:.1%}" for share in shares)))
+print(table(rows))
 print("your guesses:", guessed(guess_idle_zigzag, guess_idle_striped))
+context_ring("zigzag")
 
 # %% [markdown]
 # **Explain.** With zigzag every rank sees half of every block. If the block is from a rank with a
 # larger number, the first chunk of the rank that computes sees nothing of it, and the second chunk
-# sees all. If it is from a rank with a smaller number, both chunks see its first half, and neither
-# sees its second. All steps are the same but for the diagonal of the first. With stripes every
-# block is a triangle, with its diagonal or without: what is idle is the diagonal. Zigzag has few
-# long pieces, which kernels like; in a stripe every block needs a mask.
+# sees all: find rank 0 at step 1. If it is from a rank with a smaller number, both chunks see its
+# first half, and neither sees its second: find rank 3 at step 1. All steps are the same but for the
+# diagonal of the first. With stripes every block is a triangle, with its diagonal or without: what
+# is idle is the diagonal. Zigzag has few long pieces, which kernels like; in a stripe every block
+# needs a mask.
 #
 # So much for counting pairs. Is it so on real ranks? Below, four of them run the library's ring,
 # which skips what nobody sees, on 4096 tokens. A block is timed by the processor time of its
@@ -610,7 +665,7 @@ print("your guesses:", guessed(guess_idle_zigzag, guess_idle_striped))
 def timed_ring(positions):
     """Once to warm up, and once under a label."""
     q, k, v = (torch.randn(1, 4, len(positions[0]), 64) for _ in range(3))
-    split = split_with(positions)
+    split = context_parallel.split_by_positions(positions)
     context_parallel.ring_attention(q, k, v, split)
     with torch.profiler.record_function("measured"):
         context_parallel.ring_attention(q, k, v, split)
@@ -627,11 +682,12 @@ def seconds_of_blocks(positions):
     return table
 
 
+rows = [("idle", "as counted", "as measured")]
 for name in ("plain", "zigzag"):
     positions_by_rank = splits[name](4096, 4)
     counted, taken = in_blocks(positions_by_rank), seconds_of_blocks(positions_by_rank)
-    print(f"{name:8} idle as counted {idle_share(counted):5.1%}", end=", ")
-    print(f"as measured {idle_share(taken):5.1%}")
+    rows.append((name, f"{idle_share(counted):.1%}", f"{idle_share(taken):.1%}"))
+print(table(rows))
 
 # %% [markdown]
 # Nearly: equal blocks do not take exactly equal times, and each step waits for the slowest. But
@@ -671,10 +727,8 @@ def rotated_ring(by):
 
 
 for by in ("position", "place on the rank"):
-    print(
-        f"turned by {by}: right on ranks",
-        [r for r, ok in enumerate(run_ranks(rotated_ring, 4, by)) if ok],
-    )
+    right = [each for each, ok in enumerate(run_ranks(rotated_ring, 4, by)) if ok]
+    print(f"turned by {by}, right on ranks:", guessed(right))
 print("your guess:", guessed(guess_right_ranks))
 
 # %% [markdown]
@@ -693,7 +747,25 @@ print("your guess:", guessed(guess_right_ranks))
 # of one process, with any kernel and any mask. After it, back: all heads of $T/n$ tokens.
 #
 # The exchange is an **all-to-all**: rank $r$ sends part $s$ to rank $s$ and gets part $r$ of every
-# rank. With `dist.all_to_all(arrived, parts)`, both are lists of $n$ contiguous tensors.
+# rank. With `dist.all_to_all(arrived, parts)`, both are lists of $n$ contiguous tensors. Here with
+# four heads, and numbers in which the tens are the piece of the sequence and the ones the head:
+
+
+# %%
+def exchange_numbers():
+    mine = torch.tensor([10.0 * dist.get_rank() + head for head in range(4)])
+    got = torch.empty(4)
+    with arrivals() as arrived:
+        dist.all_to_all(list(got.split(1)), list(mine.split(1)))
+    return mine.tolist(), arrived, got.tolist()
+
+
+run = run_ranks(exchange_numbers, 4)
+moving_values(run.trace, *zip(*run, strict=True), title="tokens for heads")
+
+# %% [markdown]
+# Rank 1 had all heads of piece 1: 10, 11, 12 and 13. Now it has head 1 of all pieces: 1, 11, 21 and
+# 31.
 #
 # ### Exercise 8: `ulysses_attention` (●● 20 minutes)
 #
@@ -738,6 +810,17 @@ check(ulysses_attention)
 # mask is easy then, and with grouped-query attention keys and values are so small that gathering
 # them costs little beside attention.
 #
+# **Predict.** 64 tokens, 4 heads of each, on two and on four ranks. Which of the three sends least
+# in the forward pass, or are they equal? (Each rank sends its part of an all-gather on $n-1$ times.
+# Count before you write a formula.)
+
+# %%
+### BEGIN SOLUTION
+guess_least_of_two = "all the same"
+guess_least_of_four = "Ulysses"
+### END SOLUTION
+
+# %% [markdown]
 # ### Exercise 9: `context_bytes` (●● 10 minutes)
 #
 # How many bytes does one rank send in the forward pass of one layer, for each of the three? An
@@ -760,14 +843,7 @@ def context_bytes(tokens, n, heads, kv_heads, head_size, element_size):
 check(context_bytes)
 
 # %% [markdown]
-# **Predict.** 64 tokens, 4 heads of each, on two and on four ranks. Which of the three sends least,
-# or are they equal?
-
-# %%
-### BEGIN SOLUTION
-guess_least_of_two = "all the same"
-guess_least_of_four = "Ulysses"
-### END SOLUTION
+# All three on real ranks, and the bytes that were sent:
 
 
 # %%
@@ -811,11 +887,14 @@ def one_way(attend):
 
 
 my_bytes = yours_or(context_bytes, bytes_by_the_course)
+rows = [("", "output right", "by formula, bytes", "sent, bytes")]
 for n in (2, 4):
     for (name, attend), formula in zip(ways.items(), my_bytes(64, n, 4, 4, 8, 8), strict=True):
         run = run_ranks(one_way, n, attend)
-        print(f"{n} ranks, {name:10} right: {all(run)}, ", end="")
-        print(f"by formula {formula:6.0f} bytes, sent {run.trace.traffic().sent[0]}")
+        sent = run.trace.traffic().sent[0]
+        right = "yes" if all(run) else "no"
+        rows.append((f"{n} ranks, {name}", right, f"{formula:,.0f}", f"{sent:,}"))
+print(table(rows))
 print("your guesses:", guessed(guess_least_of_two, guess_least_of_four))
 
 # %% [markdown]
@@ -831,11 +910,18 @@ print("your guesses:", guessed(guess_least_of_two, guess_least_of_four))
 # the model of section 1:
 
 # %%
-rows = [("ranks", "ring, GB", "all-gather, GB", "Ulysses, GB")]
+from course_lib.views.grouped_bars import grouped_bars
+
+by_ranks = {}
 for n in (2, 4, 8):
-    sizes = my_bytes(TOKENS, n, HEADS, KV_HEADS, SIZE, 2)
-    rows.append((str(n), *(f"{nbytes / GB:.2f}" for nbytes in sizes)))
-print(table(rows))
+    sizes = (nbytes / GB for nbytes in my_bytes(TOKENS, n, HEADS, KV_HEADS, SIZE, 2))
+    by_ranks[f"{n} ranks"] = dict(zip(ways, sizes, strict=True))
+grouped_bars(
+    by_ranks,
+    "Sent by each rank for one layer of the model of section 1",
+    "GB, forward",
+    "{:.2f}".format,
+)
 
 # %% [markdown]
 # Ulysses sends $\frac{H + K}{nK}$ times what the ring sends, with $H$ heads of queries and $K$ of
@@ -843,21 +929,24 @@ print(table(rows))
 #
 # ### Is that not sequence parallelism?
 #
-# The words are mixed up, the ideas are two. *Sequence parallelism* (Korthikanti et al. 2022, the
-# assignment of [lesson 04](04_tensor_parallel.ipynb)) helps a tensor parallel group: it splits
-# norms and dropout by tokens, and *gathers all tokens* for attention and MLP, whose weights are
-# split. It ends where tensor parallelism ends, at the eight GPUs of a machine, since every layer
-# sends several tensors as large as the activations. *Context parallelism* keeps the weights whole
-# and never gathers the tokens. What it sends is keys and values, and these are small:
+# The two names are often mixed up; they are two ideas. *Sequence parallelism* (Korthikanti et al.
+# 2022, the assignment of [lesson 04](04_tensor_parallel.ipynb)) helps a tensor parallel group: it
+# splits norms and dropout by tokens, and *gathers all tokens* for attention and MLP, whose weights
+# are split. It ends where tensor parallelism ends, at the eight GPUs of a machine, since every
+# layer sends several tensors as large as the activations. *Context parallelism* keeps the weights
+# whole and never gathers the tokens. What it sends is keys and values, and these are small:
 
 # %%
-per_layer = 2 * 4 * (8 - 1) / 8 * TOKENS * WIDTH  # lesson 04, forward: half of 8bsh(t-1)/t, bf16
+# Lesson 04: forward, two all-gathers and two reduce-scatters of all activations, in bfloat16
+per_layer = 4 * (8 - 1) / 8 * TOKENS * WIDTH * 2
 ring_of_8 = 2 * (8 - 1) / 8 * TOKENS * KV_HEADS * SIZE * 2
-print(f"tensor parallel with sequence parallelism, 8 ranks: {per_layer / GB:.2f} GB sent per layer")
-print(f"context parallel, 8 ranks:                          {ring_of_8 / GB:.2f} GB")
+rows = [("8 ranks", "GB sent by each rank for one layer, forward")]
+rows.append(("tensor parallel with sequence parallelism", f"{per_layer / GB:.2f}"))
+rows.append(("context parallel", f"{ring_of_8 / GB:.2f}"))
+print(table(rows))
 
 # %% [markdown]
-# (Forward, by each rank.) The two go together: tensor parallel inside a machine, context parallel
+# The two go together: tensor parallel inside a machine, context parallel
 # across machines.
 
 
@@ -908,10 +997,12 @@ def on_a_ring():
     return train(model, model.loss, lambda: context_parallel.average_gradients(model))
 
 
-print("one process: " + " ".join(f"{loss:.4f}" for loss in alone()))
+by_ranks = {"one process": alone()}
 for n in (2, 4):
-    losses = run_ranks(on_a_ring, n, observe=False)[0]
-    print(f"{n} ranks:     " + " ".join(f"{loss:.4f}" for loss in losses))
+    by_ranks[f"{n} ranks"] = run_ranks(on_a_ring, n, observe=False)[0]
+steps = [f"step {step}" for step in range(1, 5)]
+rows = [(name, *(f"{loss:.4f}" for loss in losses)) for name, losses in by_ranks.items()]
+print(table([("loss", *steps), *rows]))
 
 # %% [markdown]
 # The weights are whole on every rank, and each rank's gradient is a summand from its own tokens. So
@@ -944,9 +1035,9 @@ def with_pytorch():
 print(textwrap.fill(run_ranks(with_pytorch, 2, observe=False)[0][:160], 88))
 
 # %% [markdown]
-# What lies below can be tried all the same: its ring takes any kernel that gives an output and its
-# lse, and torch has one for CPUs. (These are private names, of torch 2.13; other versions may have
-# moved them.)
+# The ring that it is built on can be tried all the same: it takes any kernel that gives an output
+# and its lse, and torch has one for CPUs. (These are private names, of torch 2.13; other versions
+# may have moved them.)
 
 
 # %%
@@ -983,23 +1074,23 @@ if theirs[0] is None:
     print("this version of torch keeps its ring elsewhere")
 else:
     mine = run_ranks(my_ring_by_zigzag, 4, 64)
-    print("PyTorch's ring equals one process:", all(equal for equal, _ in theirs))
     same = theirs[0][1] == [each.tolist() for each in my_zigzag(64, 4)]
-    print("its split is the zigzag split:", same)
-    print("bytes sent by rank 0: PyTorch's", theirs.trace.traffic().sent[0], end=", ")
-    print("yours" if ring is my_ring else "the course's", mine.trace.traffic().sent[0])
+    own = "your ring" if ring is my_ring else "the course's ring"
+    print("PyTorch's ring equals one process:", "yes" if all(ok for ok, _ in theirs) else "no")
+    print("its split is the zigzag split:", "yes" if same else "no")
+    print(f"bytes sent by rank 0, PyTorch's ring: {theirs.trace.traffic().sent[0]:,}")
+    print(f"bytes sent by rank 0, {own}: {mine.trace.traffic().sent[0]:,}")
 
 # %% [markdown]
-# PyTorch skips what zigzag hides without a mask: from a rank before it a rank needs only the first
-# half of the keys, for a rank behind it only the second half of the queries. That is why its ring
-# works with kernels that know no masks but "causal" and "everything".
+# PyTorch needs no mask to skip what zigzag hides. If a block comes from a rank with a smaller
+# number, all queries attend to the first half of its keys. If it comes from one with a larger
+# number, the second half of the queries attends to all of them. That is why its ring works with
+# kernels that know no masks but "causal" and "everything".
 
 # %% [markdown]
 # ## 9. Explore
 #
-# 24 tokens. The triangle has a row for each query and a column for each key; the colour is the rank
-# that computes the pair, the number the step of the ring at which it does. The bars are the same
-# work, step by step, and grey is waiting.
+# The picture of section 5, to play with.
 
 # %%
 from course_lib.views.context_explorer import context_explorer
@@ -1008,17 +1099,15 @@ context_explorer(own=one_zigzag)
 
 # %% [markdown]
 # **Explore.** Plain split: at which step has rank 1 nothing to do? Zigzag: look only at step 1.
-# Which pairs does rank 0 have there? Then three documents: which split is idle least, and why is
-# zigzag not the answer any more?
+# Which pairs does rank 0 have there? Stripes: what is idle, and why is it so much more than in the
+# table of section 5?
 #
 # <details><summary>Answers</summary>
 #
 # At steps 2 and 3: what arrives then are later tokens, of ranks 3 and 2. With zigzag rank 0 has at
 # step 1 its last three tokens against all six of rank 3, and nothing for its first three. With
-# documents of 5, 11 and 8 tokens stripes are idle least (21 %) and zigzag most (46 %). Whatever the
-# mask is, with stripes every rank has tokens of every document. Zigzag is made for one triangle:
-# with several of them its two chunks no longer make up for each other. (That is one reason to
-# gather keys and values instead. Without steps nobody waits at each of them.)
+# stripes it is the diagonal again. Of 24 tokens it is a large part of every block, and 11 % are
+# idle; of 4096 tokens it was 0.1 %.
 #
 # </details>
 
@@ -1040,25 +1129,11 @@ guess_infiniband = False
 ### END SOLUTION
 
 # %% [markdown]
-# Below, two rings run on four real ranks and are replayed on modelled machines. One waits for a
-# block and then attends, like your `ring_attention`. The other starts the journey first and attends
-# meanwhile. Messages have their real size; attention takes the time that it would take on an A100.
-# The times are of all four steps.
+# Here are two rings. One waits for a block and then attends, like your `ring_attention`. The other
+# starts the journey first and attends meanwhile.
+
 
 # %%
-from dataclasses import replace
-
-from course_lib.simulate import LINKS, dgx_a100, replay
-
-REACHED = 0.5 * 312e12  # floating-point operations per second
-lengths = (512, 2048, 8192)  # tokens per rank
-
-
-def attention_seconds(tokens):
-    """Half of all pairs are seen, each for 4 operations per head and unit of its size."""
-    return 4 * HEADS * SIZE * tokens**2 / 2 / REACHED
-
-
 def neighbours():
     n, rank = dist.get_world_size(), dist.get_rank()
     return (rank + 1) % n, (rank - 1) % n
@@ -1088,6 +1163,24 @@ def ahead(block, attend):
     attend()
 
 
+# %% [markdown]
+# Both run on four real ranks and are replayed on modelled machines. Messages have their real size;
+# attention takes the time that it would take on an A100. The times are of all four steps. (You need
+# not read how it is measured.)
+
+# %%
+from dataclasses import replace
+
+from course_lib.simulate import LINKS, dgx_a100, replay
+
+REACHED = 0.5 * 312e12  # floating-point operations per second
+
+
+def attention_seconds(tokens):
+    """Half of all pairs are seen, each for 4 operations per head and unit of its size."""
+    return 4 * HEADS * SIZE * tokens**2 / 2 / REACHED
+
+
 def travel(execute, tokens):
     began = []
     block = torch.zeros(2, KV_HEADS, tokens, SIZE, dtype=torch.bfloat16)
@@ -1107,25 +1200,19 @@ def replayed(execute, tokens, clusters):
 
 
 one_gpu_each = replace(dgx_a100, name="4 machines", devices_per_node=1, adapters=1, nodes=4)
+links = {name: LINKS[name] for name in ("NVLink 3", "InfiniBand HDR", "10 GbE")}
 clusters = {
-    "NVLink": dgx_a100,
-    "InfiniBand": one_gpu_each.with_links(between=LINKS["InfiniBand HDR"]),
-    "10 GbE": one_gpu_each.with_links(between=LINKS["10 GbE"]),
+    name: dgx_a100 if name == "NVLink 3" else one_gpu_each.with_links(between=link)
+    for name, link in links.items()
 }
-columns = [["tokens per rank", "attention alone, ms"]]
-columns[0] += [f"{name}, {how}, ms" for name in clusters for how in ("waiting", "ahead")]
-for tokens_each in lengths:
+columns = [["ms, by tokens per rank", "attention alone"]]
+columns[0] += [f"{name}, {how}" for name in clusters for how in ("waiting", "ahead")]
+for tokens_each in (512, 2048, 8192):
     by_way = [replayed(each, tokens_each, clusters.values()) for each in (waiting, ahead)]
     alone_ms = 4 * attention_seconds(tokens_each) * 1e3
     times = (f"{seconds * 1e3:.2f}" for pair in zip(*by_way, strict=True) for seconds in pair)
     columns.append([f"{tokens_each:,}", f"{alone_ms:.2f}", *times])
 print(table(zip(*columns, strict=True)))
-
-# %%
-print("a block arrives in time if each rank has at least so many tokens:")
-for name in ("NVLink 3", "InfiniBand HDR", "10 GbE"):
-    needed = 2 * REACHED * KV_HEADS / (HEADS * LINKS[name].bandwidth)
-    print(f"  {name:16}{needed:8,.0f}")
 print("your guesses:", guessed(guess_nvlink, guess_infiniband))
 
 # %% [markdown]
@@ -1138,7 +1225,26 @@ print("your guesses:", guessed(guess_nvlink, guess_infiniband))
 #
 # $$T \ge \frac{2\,F\,K}{H\,B}$$
 #
-# $n$ does not occur: what counts is how many tokens each rank has. Liu et al. have the same
+# $n$ does not occur: what counts is how many tokens each rank has.
+
+# %%
+from course_lib.views.ratio_curves import ratio_curves
+
+enough = {name: 2 * REACHED * KV_HEADS / (HEADS * link.bandwidth) for name, link in links.items()}
+for name, tokens_each in enough.items():
+    print(f"over {name} a ring hides from {tokens_each:,.0f} tokens per rank on")
+per_rank = [2**power for power in range(7, 18)]
+ratio_curves(
+    per_rank,
+    {name: [max(1, least / each) for each in per_rank] for name, least in enough.items()},
+    "tokens per rank",
+    "time of a step, over its attention",
+    "A step takes as long as its attention, or as the journey of its block",
+    highest=5,
+)
+
+# %% [markdown]
+# At 1 nothing is seen of the network. Liu et al. have the same
 # condition without a causal mask and with as many heads of keys as of queries, a block of at least
 # $F/B$ tokens (section 3). So a ring is for *long* sequences, not for many ranks. Cut a short one
 # over many machines, and it is the network that you train.
@@ -1152,8 +1258,9 @@ heads_405b, kv_heads_405b = 128 // 8, 8 // 8  # of one rank, after tensor parall
 gathered = (ranks_405b - 1) / ranks_405b * tokens_405b * 2 * kv_heads_405b * 128 * 2
 pairs_each = tokens_405b**2 / 2 / ranks_405b
 attending = 4 * heads_405b * 128 * pairs_each / 400e12  # at 400 TFLOP/s
-print(f"gathering {gathered / 1e6:.0f} MB takes {gathered / 50e9 * 1e3:.1f} ms,", end=" ")
-print(f"attention {attending * 1e3:.0f} ms: {gathered / 50e9 / attending:.0%} of it")
+print(f"gathering {gathered / 1e6:.0f} MB takes {gathered / 50e9 * 1e3:.1f} ms")
+print(f"attention takes {attending * 1e3:.0f} ms")
+print(f"the first is {gathered / 50e9 / attending:.0%} of the second")
 
 # %% [markdown]
 # That is the second of its two reasons, as a number. (The first was that any mask is easy.)
@@ -1173,21 +1280,26 @@ guess_stays = ["ring", "Ulysses"]
 
 
 # %%
-def largest_tensor(attend, tokens_each):
+def largest_of_a_rank(attend, tokens_each):
     n, rank = dist.get_world_size(), dist.get_rank()
     split = context_parallel.plain_split(tokens_each * n, n)
     whole = drawn(tokens_each * n, heads=8)
     q, k, v = (each[:, :, split.positions(rank)].contiguous() for each in whole)
-    with Largest() as made:
+    with largest_tensor() as largest:
         attend(q, k, v, split)
-    return made.nbytes
+    return largest.nbytes
 
 
-print("KiB of the largest tensor" + "".join(f"{f'{n} ranks':>10}" for n in (2, 4, 8)))
-for name in ("ring_attention", "all_gather_attention", "ulysses_attention"):
-    attend = getattr(context_parallel, name)
-    most = [max(run_ranks(largest_tensor, n, attend, 256, observe=False)) for n in (2, 4, 8)]
-    print(f"{name:25}" + "".join(f"{nbytes / 2**10:10.0f}" for nbytes in most))
+attentions = {
+    "ring": context_parallel.ring_attention,
+    "all-gather": context_parallel.all_gather_attention,
+    "Ulysses": context_parallel.ulysses_attention,
+}
+rows = [("KiB of the largest tensor", *(f"{n} ranks" for n in (2, 4, 8)))]
+for name, attend in attentions.items():
+    most = [max(run_ranks(largest_of_a_rank, n, attend, 256, observe=False)) for n in (2, 4, 8)]
+    rows.append((name, *(f"{nbytes / 2**10:,.0f}" for nbytes in most)))
+print(table(rows))
 print("your guess:", guessed(guess_stays))
 
 # %% [markdown]
@@ -1200,7 +1312,8 @@ print("your guess:", guessed(guess_stays))
 #
 # ### "The zigzag split is balanced"
 #
-# True of one causal triangle. And of packed documents? Four of them in 4096 tokens, on four ranks:
+# True of one causal triangle. And of packed documents, of which each token sees only its own? Take
+# four of them in 4096 tokens, on four ranks.
 #
 # **Predict.** With one document the plain split is idle for 43 % of the time, and zigzag for none
 # of it. What share is idle with zigzag and four documents?
@@ -1212,19 +1325,21 @@ guess_idle_packed = 0.4
 
 # %%
 packed = torch.arange(4).repeat_interleave(torch.tensor([700, 1500, 300, 1596]))
-print("idle, of the time of all ranks" + f"{'one document':>15}{'four':>8}")
+rows = [("idle, of the time of all ranks", "one document", "four documents")]
 for name in ("plain", "zigzag", "striped"):
     split = getattr(context_parallel, f"{name}_split")(4096, 4)
     one, four = (idle_share(context_parallel.work(split, documents=d)) for d in (None, packed))
-    print(f"{name:30}{one:15.1%}{four:8.1%}")
+    rows.append((name, f"{one:.1%}", f"{four:.1%}"))
+print(table(rows))
 print("your guess:", guessed(guess_idle_packed))
 
 # %% [markdown]
 # False. With four documents zigzag is hardly better than the plain split: its two chunks make up
 # for each other only if the last tokens see the first ones. Stripes stay balanced, since every rank
-# has every fourth token of every document. PyTorch has a split for this case as well, head-tail
-# inside of each document; Llama 3 gathers keys and values, so that no step waits for another
-# rank's.
+# has every fourth token of every document. (The picture of section 9 shows why, with three
+# documents in 24 tokens: there zigzag is idle for 46 % of the time, and stripes for 21 %.) PyTorch
+# has a split for this case as well, head-tail inside of each document; Llama 3 gathers keys and
+# values, so that no step waits for another rank's.
 #
 # ## 12. Reflection, with numbers
 #
@@ -1266,8 +1381,8 @@ print("your guess:", guessed(guess_idle_packed))
 #
 # ## 13. Assignment: `packed_ring_attention` (●● 20 minutes)
 #
-# Most documents are shorter than 128 k tokens. So many are packed into one sequence, one after the
-# other. A token should see its own document and no other, by a **document mask**, or the model
+# Most documents are shorter than 128 k tokens. So several are packed into one sequence, one after
+# the other. A token should see its own document and no other, by a **document mask**, or the model
 # learns from chance neighbours. Llama 3 masks that way, and found that it matters when training
 # goes on with very long sequences (section 3.2).
 #
@@ -1307,7 +1422,8 @@ def lengths_to_documents(sizes):
 
 def packed_of_the_course(q, k, v, positions, documents):
     whole = torch.cat(documents)[torch.cat(positions).argsort()]
-    return context_parallel.ring_attention(q, k, v, split_with(positions), documents=whole)
+    split = context_parallel.split_by_positions(positions)
+    return context_parallel.ring_attention(q, k, v, split, documents=whole)
 
 
 my_packed = yours_or(packed_ring_attention, packed_of_the_course)
@@ -1324,7 +1440,7 @@ def packed_against_documents_alone(sizes):
 
 
 equal = run_ranks(packed_against_documents_alone, 4, [20, 7, 30, 7], observe=False)
-print("four documents on four ranks, each as if it were alone:", all(equal))
+print("four documents on four ranks, each as if it were alone:", "yes" if all(equal) else "no")
 
 # %% [markdown]
 # ## 14. What to read

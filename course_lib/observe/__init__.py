@@ -13,7 +13,7 @@ In the order in which to read, each line by itself:
 
     what is recorded    events, journal; calls for what an operator means, frames for whose line
     on a rank           recorder, dispatch_hooks, stopwatch, threads; work_handles for who waits
-      memory            memory_tracker, operator_effects
+      memory            memory_tracker, operator_effects; largest_tensor
       races             buffers_in_flight, memory_overlap, operator_watch
       other mistakes    argument_checks, cut_gradients; silent_mistakes and event_wording say them
     all ranks           trace; traffic, collective_bytes, memory_curves, arrivals,
@@ -24,6 +24,7 @@ In the order in which to read, each line by itself:
 
 from .arrivals import arrivals
 from .events import Block, CommEvent, ComputeSpan, Frame, Label, RankWarning
+from .largest_tensor import largest_tensor
 from .matching import Divergence, GroupCalls, Matching, match
 from .memory_curves import Memory, MemoryCurve
 from .recorder import Recorder
@@ -50,6 +51,7 @@ __all__ = [
     "Track",
     "Traffic",
     "arrivals",
+    "largest_tensor",
     "match",
     "read_trace",
 ]

@@ -12,17 +12,18 @@ from dataclasses import dataclass
 
 from course_lib.text import counted, listed, table
 
-from .palette import QUIET, RANKS, Fill
+from .palette import IDLE, RANKS, WAITS
 from .svg_drawing import SMALL, WIDTH, Picture
 from .view import View
 from .widgets import Control, Explorer, explore
 
 TOKENS = 24
 ALL = -1  # instead of a step
-_OTHER = Fill("pale", ink="ink")  # another step than the one that is looked at
+_OTHER = IDLE  # another step than the one that is looked at
 _DOCUMENTS = {1: (24,), 2: (9, 15), 3: (5, 11, 8)}  # how many, and the tokens of each
 _CELL, _LEFT = 14.0, 70.0  # pixels: a pair, and where the triangle begins
-_BARS, _BAR = 450.0, 26.0  # where the bars begin, and how high they are
+_BARS, _HIGH, _GAP = 450.0, 150.0, 8.0  # where the bars begin, how high all are, between them
+_WAITING = WAITS._replace(hatch="//")  # beside pairs of other steps, which are pale too
 
 Split = Callable[[int, int, int], Sequence[int]]
 """The positions of a rank's tokens: split(length, ranks, rank)."""
@@ -157,14 +158,18 @@ def _draw(ring: Ring, step: int, title: str) -> Picture:
             _pairs(picture, ring, query, first, after, at, step, top)
     _bars(picture, ring, step, top)
     picture.height = top + TOKENS * _CELL + 4
-    picture.key({f"rank {rank}": fill for rank, fill in enumerate(RANKS[: ring.ranks])})
+    fills = {f"rank {rank}": fill for rank, fill in enumerate(RANKS[: ring.ranks])}
+    picture.key({**fills, "waiting": _WAITING} if idle_share(ring.work()) else fills)
     return picture
 
 
 def _tokens(picture: Picture, ring: Ring, top: float) -> None:
     """Who holds the queries, down the side, and the keys, along the top."""
-    picture.text(_LEFT, top - 34, "keys; a number says at which step", SMALL, ink="soft")
+    picture.text(_LEFT, top - 34, "keys, and which rank holds them", SMALL, ink="soft")
     picture.text(4, top - 13, "queries", SMALL, ink="soft")
+    right = _LEFT + len(ring.owner) * _CELL  # above the diagonal there is room
+    for line, words in enumerate(("in the triangle: at which step", "of the ring it is computed")):
+        picture.text(right, top + 14 + 16 * line, words, SMALL, "end", ink="soft")
     for token, rank in enumerate(ring.owner):
         hint = f"token {token} is on rank {rank}"
         word, place = str(rank), token * _CELL
@@ -201,30 +206,36 @@ def _bars(picture: Picture, ring: Ring, step: int, top: float) -> None:
     work = ring.work()
     lasts = [max(of_ranks) for of_ranks in zip(*work, strict=True)]
     unit = (WIDTH - _BARS - 58) / sum(lasts)
-    picture.text(_BARS, top - 34, "time, in pairs: each step lasts as long as its busiest rank",
-                 SMALL, ink="soft")  # fmt: skip
+    high = min(38.0, _HIGH / ring.ranks)
+    said = ("time, in pairs; the number is the step of the ring,", "as long as its busiest rank")
+    for line, words in enumerate(said):
+        picture.text(_BARS, top - 34 + 16 * line, words, SMALL, ink="soft")
     for rank, row in enumerate(work):
-        y, x = top + rank * (_BAR + 8), _BARS + 50
-        picture.text(_BARS, y + _BAR / 2, f"rank {rank}")
+        y, x = top + rank * (high + _GAP), _BARS + 50
+        picture.text(_BARS, y + high / 2, f"rank {rank}")
         for at, (pairs, most) in enumerate(zip(row, lasts, strict=True)):
             fill = RANKS[rank] if step in (ALL, at) else _OTHER
             word = str(at) if pairs * unit > 12 else ""
             hint = f"step {at}: rank {rank} computes {counted(pairs, 'pair')}"
             if pairs:
-                picture.box(x, y, pairs * unit - 1, _BAR, fill, hint, word)
+                picture.box(x, y, pairs * unit - 1, high, fill, hint, word)
             if most > pairs:
                 waits = f"step {at}: rank {rank} waits as long as {counted(most - pairs, 'pair')}"
-                left = x + pairs * unit
-                picture.box(left, y + _BAR - 5, (most - pairs) * unit - 1, 5, QUIET, waits)
+                rest = (most - pairs) * unit - 1
+                picture.box(x + pairs * unit, y, rest, high, _WAITING, waits)
             x += most * unit
-    below = top + ring.ranks * (_BAR + 8) + 8
-    for line in (
-        f"idle: {idle_share(work):.0%} of the time of all ranks (grey)",
-        f"one after the other: {sum(map(sum, work))} pairs; on {ring.ranks} ranks {sum(lasts)}",
-    ):
-        picture.text(_BARS, below, line)
-        below += 20
+    below = top + ring.ranks * (high + _GAP) + 8
+    alone, together = sum(map(sum, work)), sum(lasts)
+    words = f"one rank alone takes {alone}"
+    if ring.ranks > 1:
+        words += f", {ring.ranks} ranks take {together}: {alone / together:.1f} times as fast"
+    picture.text(_BARS, below, words)
+    below += 20
     for rank in range(ring.ranks):
         below = picture.paragraph(
-            _BARS, below, f"rank {rank} holds {_runs(_held(ring, rank))}", WIDTH - _BARS - 8, SMALL
+            _BARS,
+            below,
+            f"rank {rank} holds tokens {_runs(_held(ring, rank))}",
+            WIDTH - _BARS - 8,
+            SMALL,
         )

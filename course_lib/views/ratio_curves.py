@@ -3,6 +3,8 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
+from course_lib.text import table
+
 from .charts import Field, name_curves, round_numbers
 from .palette import STROKES, strokes
 from .svg_drawing import Picture, Point
@@ -23,10 +25,9 @@ def ratio_curves(
     """
     if len(curves) > len(STROKES):
         raise ValueError(f"{len(STROKES)} lines can be told apart, not {len(curves)}")
-    width = max(12, *(len(name) + 2 for name in curves))
-    rows = [title, f"{'ratio':>6}" + "".join(f"{name:>{width}}" for name in curves)]
-    for ratio, *values in zip(ratios, *curves.values(), strict=True):
-        rows.append(f"{ratio:6}" + "".join(f"{value:{width}.2f}" for value in values))
+    rows = [(xlabel, *curves)]
+    for ratio, *numbers in zip(ratios, *curves.values(), strict=True):
+        rows.append((f"{ratio:,}", *(f"{number:,.2f}" for number in numbers)))
     picture = Picture(title)
     values = [value for curve in curves.values() for value in curve]
     low, high = min(values), max(values) if highest is None else highest
@@ -44,7 +45,7 @@ def ratio_curves(
             if (x, y) in points:
                 picture.dot(x, y, 3, looks[name].color, name)
     name_curves(picture, looks)
-    return View(picture, "\n".join(rows))
+    return View(picture, f"{title}\n{table(rows)}")
 
 
 def _below(top: float, points: Sequence[Point]) -> list[Point]:

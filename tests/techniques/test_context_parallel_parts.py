@@ -16,6 +16,7 @@ from course_lib.techniques.context_parallel import (
     positions_in_documents,
     ring_bytes,
     rotary,
+    split_by_positions,
     striped_split,
     ulysses_bytes,
     work,
@@ -55,6 +56,25 @@ def test_every_token_is_on_one_rank_and_ranks_differ_by_one(make_split):
             whole = torch.randn(2, tokens, 3)
             parts = [split.of(whole, rank) for rank in range(ranks)]
             assert torch.equal(split.join(parts), whole)
+
+
+@pytest.mark.parametrize("make_split", SPLITS)
+def test_a_split_is_known_by_its_positions(make_split):
+    for ranks in (1, 2, 3):
+        split = make_split(12, ranks)
+        positions = [split.positions(rank) for rank in range(ranks)]
+        found = split_by_positions(positions)
+        assert found.sizes == split.sizes
+        assert all(map(torch.equal, map(found.positions, range(ranks)), positions))
+    backwards = split_by_positions([torch.tensor([2, 1, 0])])
+    assert backwards.positions(0).tolist() == [2, 1, 0]
+
+
+def test_positions_that_are_no_split_are_refused_with_both_numbers():
+    with pytest.raises(ValueError, match="of 4 positions in all, number 2 in order is 1"):
+        split_by_positions([torch.tensor([0, 1]), torch.tensor([1, 2])])
+    with pytest.raises(ValueError, match="rank 1 of 2 holds no token"):
+        split_by_positions([torch.tensor([0]), torch.tensor([])])
 
 
 def test_zigzag_shares_out_the_causal_work_evenly_and_plain_does_not():

@@ -42,7 +42,7 @@ from .merge import merge
 from .packed_documents import packed_documents, padding_documents, positions_in_documents
 from .ring_attention import ring_attention
 from .rotary import rotary
-from .split import TokenSplit, plain_split, striped_split, zigzag_split
+from .split import TokenSplit, plain_split, split_by_positions, striped_split, zigzag_split
 from .ulysses import ulysses_attention
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "ring_bytes",
     "ring_memory",
     "rotary",
+    "split_by_positions",
     "striped_split",
     "token_mean",
     "ulysses_attention",

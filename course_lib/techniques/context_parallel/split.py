@@ -17,7 +17,7 @@ Where n does not divide T, the ranks' numbers of tokens differ by one at most.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 
 import torch
 
@@ -94,6 +94,24 @@ def striped_split(tokens: int, ranks: int) -> TokenSplit:
     return TokenSplit(tuple((range(rank, tokens, ranks),) for rank in range(ranks)))
 
 
+def split_by_positions(ranks_positions: Sequence[torch.Tensor]) -> TokenSplit:
+    """Rank r holds the tokens at `ranks_positions[r]`, (T_r,), in this order.
+
+    Raises a `ValueError` if these are not all positions from 0 to T - 1, each once, or if a rank
+    holds none.
+    """
+    if empty := [rank for rank, positions in enumerate(ranks_positions) if not len(positions)]:
+        raise ValueError(f"rank {empty[0]} of {len(ranks_positions)} holds no token")
+    everywhere = sorted(chain(*(positions.tolist() for positions in ranks_positions)))
+    wrong = [at for at, position in enumerate(everywhere) if at != position]
+    if wrong:
+        raise ValueError(
+            f"of {len(everywhere)} positions in all, number {wrong[0]} in order is "
+            f"{everywhere[wrong[0]]}: each from 0 to {len(everywhere) - 1} is needed once"
+        )
+    return TokenSplit(tuple(map(_as_ranges, ranks_positions)))
+
+
 def positions_of(piece: range, device: torch.device | str | None = None) -> torch.Tensor:
     """(len(piece),), int64."""
     return torch.arange(piece.start, piece.stop, piece.step, device=device)
@@ -103,6 +121,15 @@ def _even_sizes(tokens: int, ranks: int) -> list[int]:
     if ranks < 1 or tokens < ranks:
         raise ValueError(f"{tokens} tokens are too few for {ranks} ranks")
     return [(rank + 1) * tokens // ranks - rank * tokens // ranks for rank in range(ranks)]
+
+
+def _as_ranges(positions: torch.Tensor) -> Pieces:
+    """One range if their distance is constant and positive, else those that follow one another."""
+    steps = positions.diff()
+    if len(steps) and bool((steps == steps[0]).all()) and steps[0] > 0:
+        return (range(int(positions[0]), int(positions[-1]) + 1, int(steps[0])),)
+    ends = [0, *((steps != 1).nonzero().flatten() + 1).tolist(), len(positions)]
+    return tuple(range(int(positions[a]), int(positions[b - 1]) + 1) for a, b in pairwise(ends))
 
 
 def _runs(sizes: Sequence[int]) -> list[range]:
