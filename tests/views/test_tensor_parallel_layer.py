@@ -42,7 +42,7 @@ def test_the_parts_of_a_matrix_cover_it_once(layer, ranks):
     scales = set()
     for matrix in layer_matrices(layer, 12):
         parts = boxes(view, matrix.name)
-        count = 1 if matrix.split == "whole" or ranks == 1 else ranks
+        count = 1 if matrix.split == "whole" or ranks == 1 else ranks * matrix.groups
         assert len(parts) == count
         if matrix.split != "sum" or ranks == 1:
             area = sum((part.wide + 1) * (part.high + 1) for part in parts)
@@ -72,11 +72,36 @@ def test_words_are_the_shapes():
 
 def test_one_rank_says_nothing_and_columns_nothing_forward():
     assert "no communication" in tensor_parallel_layer("MLP", 1).text
-    assert (
-        "forward, nothing is sent; backward, an all-reduce of X's gradient"
-        in tensor_parallel_layer("column-parallel linear", 2).text
-    )
+    columns = tensor_parallel_layer("column-parallel linear", 2)
+    assert "only backward sends, an all-reduce of X's gradient" in columns.text
     assert "backward" not in tensor_parallel_layer("row-parallel linear", 2).text
+
+
+def test_operators_stand_where_ranks_speak():
+    def shown(layer, ranks=2):
+        return [word for word in words(tensor_parallel_layer(layer, ranks)) if word in ("f", "g")]
+
+    assert [shown(layer) for layer in LAYERS] == [["f"], ["g"], ["f", "g"], ["f", "g"], ["g"]]
+    assert shown("MLP", 1) == []
+
+
+def test_a_rank_has_the_same_heads_of_queries_keys_and_values():
+    view = tensor_parallel_layer("attention", 2)
+    assert [part.word for part in boxes(view, "Q, K, V")] == list("010101")
+    assert "16 x 24, a block of columns of each of Q, K, V" in view.text
+
+
+def test_where_ranks_have_different_parts_the_most_is_said_to_be_so():
+    for layer, said in (("attention", "at most 384 of 1024"), ("MLP", "at most 704 of 2048")):
+        assert said in tensor_parallel_layer(layer, 3).text
+    assert "at most" not in tensor_parallel_layer("MLP", 3, hidden=24).text
+
+
+def test_the_key_names_only_colours_of_the_picture():
+    assert "on all ranks" not in keys(tensor_parallel_layer("row-parallel linear", 2))
+    alone = tensor_parallel_layer("MLP", 1)
+    assert keys(alone) == ["rank 0"]
+    assert RANKS[0].color in alone.svg()
 
 
 @pytest.mark.parametrize(
