@@ -14,7 +14,7 @@ def hidden_share(step: Timeline) -> float:
     0 if nothing was communicated.
     """
     moving = communication_time(step)
-    return 1 - exposed(step) / moving if moving else 0.0
+    return max(0.0, 1 - exposed(step) / moving) if moving else 0.0
 
 
 def communication_time(step: Timeline) -> float:

@@ -8,14 +8,19 @@ network carries one all-reduce at a time. What does not fit beside backward make
 All ranks do the same, so one of them is played, on the same engine as schedules and replays.
 """
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import NamedTuple
 
 from course_lib.observe.timeline import COMMUNICATION, COMPUTE, Timeline, Track
 from course_lib.observe.trace import Trace
 
+from .cluster import dgx_a100
 from .engine import Lane, run
+from .hardware import Link
+from .replaying import replay
 
 
 class Layer(NamedTuple):
@@ -72,7 +77,8 @@ def data_parallel_step(
         nbytes = sum(layers[index].nbytes for index in bucket)
         network.add(number, all_reduce(nbytes), need=2 * len(layers) - 1 - last)
     played = run([device, network], len(passes) + len(buckets))
-    names = [name for name, _ in passes] + [f"bucket {i}" for i in range(len(buckets))]
+    names = [name for name, _ in passes]
+    names += [_bucket_name([layers[index].name for index in bucket]) for bucket in buckets]
     tracks = [
         Track(
             0,
@@ -84,6 +90,50 @@ def data_parallel_step(
         for track, lane in ((COMPUTE, device), (COMMUNICATION, network))
     ]
     return Timeline(1, tracks)
+
+
+def _bucket_name(layers: Sequence[str]) -> str:
+    """ "bucket 7", "bucket 7–4": the layers whose gradients a bucket carries."""
+    ends = [layer.split()[-1] for layer in (layers[0], layers[-1])]
+    return "bucket " + "–".join(ends[: len(layers)])
+
+
+def on_machines(
+    trace: Trace,
+    passes: Sequence[tuple[str, float]],
+    seconds: Mapping[str, float],
+    layer_bytes: int,
+    machines: int,
+    link: str | Link,
+) -> Timeline:
+    """A recorded step of equal layers, as it would be on so many machines with one GPU each.
+
+    trace    of some ranks that all do the same
+    passes   (name, when it began) of each pass on rank 0: "F 0", "F 1", ..., "B 0"
+    seconds  that a pass takes, by its first letter
+    layer_bytes  of a layer's gradient; buckets carry whole layers, from the last to the first
+    Only rank 0 is in the timeline, as in `data_parallel_step`.
+    """
+    ours = replace(dgx_a100, devices_per_node=1, adapters=1, nodes=machines)
+    compute = [
+        SimpleNamespace(rank=rank, name=name, start=start, seconds=seconds[name[0]])
+        for rank in range(machines)
+        for name, start in passes
+    ]
+    cluster = ours.with_links(between=link)
+    played = replay(widened(trace, machines), cluster, compute=compute)
+    return Timeline(1, [_named(track, layer_bytes) for track in played.tracks if track.rank == 0])
+
+
+def _named(track: Track, layer_bytes: int) -> Track:
+    """A track of recorded all-reduces under the names of the layers that they carry."""
+    if track.name != COMMUNICATION:
+        return track
+    many = [event.nbytes // layer_bytes for event in track.events]
+    ends = [sum(many[:k]) for k in range(len(many) + 1)]
+    last_first = [str(layer) for layer in reversed(range(ends[-1]))]
+    names = [_bucket_name(last_first[a:b]) for a, b in itertools.pairwise(ends)]
+    return track._replace(what=names)
 
 
 def widened(trace: Trace, world_size: int) -> Trace:

@@ -6,5 +6,6 @@
 
 `options` is what can be asked for, `loop` what every rank does; what survives is in
 `course_lib.techniques.checkpoints.resumable`. `parameter_server_experiment` trains with a
-parameter server, for lesson 01, and `server_and_ddp` with one and with PyTorch's DDP.
+parameter server, for lesson 01, and `server_and_ddp` with one and with PyTorch's DDP;
+`overlap_experiment` is a step that is watched, for lesson 03.
 """

@@ -18,25 +18,34 @@ def cost_curves(
     points: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
     title: str = "",
     label: str = "size of the message",
+    sizes: tuple[float, float] = (1e3, 1e9),
 ) -> View:
     """Curves `lines[name](nbytes) -> seconds`, and measured `points[name] = (nbytes, seconds)`.
 
-    The text is a table of the curves at some sizes, the fastest marked, and of the points.
+    The scale goes from the smallest to the largest point, or over `sizes` where there is none. The
+    text is a table of the curves at some sizes, the fastest marked, and of the points.
     """
     if len(lines) > len(STROKES):
         raise ValueError(f"{len(STROKES)} lines can be told apart, not {len(lines)}")
     points = points or {}
-    return View(_draw(lines, points, title, label), _text(lines, points, title))
+    across = _range(points, sizes)
+    return View(_draw(lines, points, title, label, across), _text(lines, points, title, across))
 
 
 # ------------------------------------------------------------------------------------------------
 
 
-def _text(lines: Mapping, points: Mapping, title: str) -> str:
+def _range(points: Mapping, sizes: tuple[float, float]) -> tuple[float, float]:
+    measured = [size for found, _ in points.values() for size in found]
+    return (min(measured), max(measured)) if measured else sizes
+
+
+def _text(lines: Mapping, points: Mapping, title: str, across: tuple[float, float]) -> str:
     width = max(12, *(len(name) + 3 for name in lines))
     rows = [title] if title else []
     rows.append(f"{'size':>8}" + "".join(f"{name:>{width}}" for name in lines))
-    for size in TABLE_SIZES:
+    shown = TABLE_SIZES if points else [n for n in TABLE_SIZES if across[0] <= n <= across[1]]
+    for size in shown:
         times = [line(size) for line in lines.values()]
         best = min(times)
         cells = (
@@ -51,9 +60,10 @@ def _text(lines: Mapping, points: Mapping, title: str) -> str:
     return "\n".join(rows)
 
 
-def _draw(lines: Mapping, points: Mapping, title: str, label: str) -> Picture:
-    measured = [size for sizes, _ in points.values() for size in sizes]
-    low, high = (min(measured), max(measured)) if measured else (1e3, 1e9)
+def _draw(
+    lines: Mapping, points: Mapping, title: str, label: str, sizes: tuple[float, float]
+) -> Picture:
+    low, high = sizes
     grid = [low * (high / low) ** (k / 80) for k in range(81)]
     curves = {name: [(size, line(size)) for size in grid] for name, line in lines.items()}
     found = {name: list(zip(*pair, strict=True)) for name, pair in points.items()}

@@ -8,8 +8,8 @@ from course_lib.simulate.collectives_on_cluster import collective_seconds
 from course_lib.text import table as text_table
 
 from .charts import Field, decades, name_curves, round_numbers
-from .palette import STROKES, strokes
-from .svg_drawing import WIDTH, Picture
+from .palette import STROKES, Fill, strokes
+from .svg_drawing import SMALL, WIDTH, Picture
 from .units import size_text, time_text
 from .view import View
 from .widgets import Control, Explorer, explore
@@ -26,13 +26,17 @@ def scaling_curves(
     label: str = "time",
     text: Callable[[float], str] = time_text,
     log: bool = True,
-    best: Best = "least",
+    best: Best | None = "least",
     count: str = "devices",
+    lowest: float = 0.0,
+    measured: Mapping[str, Mapping[int, float]] | None = None,
 ) -> View:
     """Curves `lines[name](devices) -> value`, seconds unless `label` and `text` say otherwise.
 
-    Text and picture say where the best line changes: the crossover. count: what there are so many
-    of, such as "servers".
+    best      text and picture say where the best line changes, the crossover; None: there is none
+    count     what there are so many of, such as "servers"
+    lowest    value at the bottom of a scale that is not logarithmic
+    measured  values {devices: value} by the line that they belong to
     """
     if not 1 <= len(lines) <= len(STROKES):
         raise ValueError(f"1 to {len(STROKES)} lines can be told apart, not {len(lines)}")
@@ -40,8 +44,11 @@ def scaling_curves(
         raise ValueError(f"devices = {list(devices)} must be numbers of at least 1")
     table = {name: [line(n) for n in devices] for name, line in lines.items()}
     said = _crossovers(table, devices, best, count)
-    words = _text(table, devices, title, said, text, best, count)
-    return View(_draw(table, devices, title, said, label, text, log, count), words)
+    found = dict(measured or {})
+    if unknown := found.keys() - table.keys():
+        raise ValueError(f"measured, and no line: {', '.join(sorted(unknown))}")
+    words = _text(table, devices, title, said, text, best, count, found)
+    return View(_draw(table, devices, title, said, label, text, log, count, lowest, found), words)
 
 
 def all_reduce_scaling(
@@ -89,10 +96,10 @@ SIZES = {size_text(nbytes): nbytes for nbytes in (1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 
 
 
 def _crossovers(
-    table: Mapping[str, Sequence[float]], devices: Sequence[int], best: Best, count: str
+    table: Mapping[str, Sequence[float]], devices: Sequence[int], best: Best | None, count: str
 ) -> str:
     """ "best: ring up to 64 devices, then hierarchical"."""
-    if len(table) == 1:
+    if len(table) == 1 or best is None:
         return ""
     choose = _CHOOSE[best]
     names = [choose(table, key=lambda name: table[name][k]) for k in range(len(devices))]
@@ -110,15 +117,19 @@ def _text(
     title: str,
     said: str,
     text: Callable[[float], str],
-    best: Best,
+    best: Best | None,
     count: str,
+    measured: Mapping[str, Mapping[int, float]],
 ) -> str:
     rows = [[count, *table]]
     for k, n in enumerate(devices):
         values = [column[k] for column in table.values()]
-        mark = _CHOOSE[best](values) if len(values) > 1 else None
+        mark = _CHOOSE[best](values) if best and len(values) > 1 else None
         rows.append([str(n), *(f"{'*' if v == mark else ''}{text(v)}" for v in values)])
     lines = [*([title] if title else []), text_table(rows, left=0), *([said] if said else [])]
+    for name, points in measured.items():
+        shown = ", ".join(f"{text(value)} on {n}" for n, value in points.items())
+        lines.append(f"{name}, measured: {shown}")
     return "\n".join(lines)
 
 
@@ -131,12 +142,14 @@ def _draw(
     text: Callable[[float], str],
     log: bool,
     count: str,
+    lowest: float,
+    measured: Mapping[str, Mapping[int, float]],
 ) -> Picture:
     picture = Picture(title)
     if said:
         picture.height = picture.paragraph(4, picture.height + 8, said, WIDTH - 8)
     values = [value for column in table.values() for value in column]
-    low, high = (min(values) / 1.1, max(values) * 1.1) if log else (0.0, 1.05 * max(values))
+    low, high = (min(values) / 1.1, max(values) * 1.1) if log else (lowest, 1.05 * max(values))
     across = (min(devices) / 1.05, max(devices) * 1.05)
     field = Field(
         picture, 80, picture.height + 24, 730, 270, across, (low, high or 1.0), True, log
@@ -148,5 +161,18 @@ def _draw(
     looks = strokes(table)
     for name, column in table.items():
         field.curve(list(zip(devices, column, strict=True)), looks[name], name, dots=True)
+    for name, points in measured.items():
+        for n, value in points.items():
+            hint = f"{name}, measured: {text(value)}"
+            _diamond(picture, field.across(n), field.up(value), looks[name].color, hint)
     name_curves(picture, looks)
+    if measured:
+        picture.height += 8
+        _diamond(picture, 19, picture.height, "soft", "")
+        picture.text(40, picture.height, "measured, in the colour of its line", SMALL)
+        picture.height += 10
     return picture
+
+
+def _diamond(picture: Picture, x: float, y: float, color: str, hint: str) -> None:
+    picture.shape([(x - 6, y), (x, y - 6), (x + 6, y), (x, y + 6)], Fill(color), hint)

@@ -7,12 +7,13 @@ import torch.distributed as dist
 from course_lib.observe import Trace
 from course_lib.observe.timeline import COMMUNICATION
 from course_lib.ranks import collect
-from course_lib.simulate import dgx_a100, replay
+from course_lib.simulate import LINKS, costs, dgx_a100, replay
 from course_lib.simulate.convnets import inception_v3, layers, resnet101, vgg16
 from course_lib.simulate.data_parallel import (
     Layer,
     bucket_layers,
     data_parallel_step,
+    on_machines,
     widened,
 )
 
@@ -27,6 +28,13 @@ def test_buckets_are_filled_from_the_last_layer() -> None:
     assert bucket_layers([], 10) == []
     with pytest.raises(ValueError, match="bucket_bytes = 0 must be more than 0"):
         bucket_layers(THREE, 0)
+
+
+def test_a_bucket_is_named_by_what_it_carries() -> None:
+    for size, names in ((1, ["3", "2", "1"]), (30, ["3–2", "1"]), (100, ["3–1"])):
+        step = data_parallel_step(THREE, bucket_layers(THREE, size), lambda nbytes: nbytes)
+        sent = [span.what for span in step.spans if span.track == COMMUNICATION]
+        assert sent == [f"bucket {name}" for name in names]
 
 
 @pytest.mark.parametrize("speed", [0.5, 5, 10, 1000])
@@ -75,6 +83,21 @@ def test_a_recording_of_two_ranks_is_replayed_on_many() -> None:
         seconds = replay(wide, cluster, compute=[]).makespan
         each = [2 * (n - 1) * link.alpha + 2 * (n - 1) / n * b * link.beta for b in (4000, 12000)]
         assert seconds == pytest.approx(sum(each))
+
+
+def test_a_recorded_step_is_that_of_as_many_machines_and_names_what_its_buckets_carry() -> None:
+    """`reduce_twice` carries layers 3 and 2 to 0 of a model whose layers have 4000 bytes each."""
+    passes = [(f"{way} {layer}", -1.0) for way in "FB" for layer in range(4)]
+    trace = collect(reduce_twice, 2).trace
+    step = on_machines(trace, passes, {"F": 1, "B": 2}, 4000, 16, "10 GbE")
+    assert step.world_size == 1
+    assert step.busy == (12,)
+    sent = [span for span in step.spans if span.track == COMMUNICATION]
+    assert [span.what for span in sent] == ["bucket 3", "bucket 2–0"]
+    link = LINKS["10 GbE"]
+    for span, nbytes in zip(sent, (4000, 12000), strict=True):
+        seconds = costs.ring_all_reduce(16, nbytes, link.alpha, link.beta)
+        assert span.end - span.start == pytest.approx(seconds)
 
 
 def test_what_is_not_the_same_on_all_ranks_cannot_be_widened() -> None:

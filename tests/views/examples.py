@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from course_lib.observe import CommEvent, Memory, Trace
 from course_lib.observe.events import Block
 from course_lib.simulate import dgx_a100, plan, simulate
+from course_lib.simulate.convnets import layers, resnet101
 from course_lib.simulate.models import MODELS
 from course_lib.techniques.mesh import Mesh
 from course_lib.techniques.schedules import gpipe, interleaved, one_f_one_b, zb_h1
@@ -26,6 +27,7 @@ from course_lib.views.mesh_cube import mesh_cube
 from course_lib.views.mesh_links import chosen_mesh, mesh_explorer
 from course_lib.views.moving_values import moving_explorer, moving_values
 from course_lib.views.number_range import fp16_range, loss_scales
+from course_lib.views.overlap import overlap_step
 from course_lib.views.parameter_server_timelines import parameter_server_timelines
 from course_lib.views.plan_explorer import plan_explorer, plan_view
 from course_lib.views.ratio_curves import ratio_curves
@@ -121,6 +123,7 @@ VIEWS: dict[str, Callable[[], View]] = {
         events={"a kill": 2.5},
     ),
     "replay": lambda: replayed(TRACE),
+    "overlap": lambda: overlap_step(layers(resnet101(), 0.5)),
     "ring steps": lambda: ring_steps(4),
     "traffic matrix": lambda: traffic_matrix(TRACE),
     "traffic bars": lambda: traffic_bars({"a run": TRACE.traffic()}),

@@ -37,6 +37,13 @@ def test_times_of_less_than_a_decade_still_have_a_scale():
     assert {"500 ms", "600 ms", "900 ms"} < {*words(view)}
 
 
+def test_a_scale_is_as_wide_as_asked():
+    view = cost_curves(LINES, sizes=(1e5, 1e7))
+    assert {"100 kB", "10 MB"} <= {*words(view)}
+    assert "1 kB" not in words(view)
+    assert "1 kB" not in view.text
+
+
 def test_a_single_line_has_nothing_to_compare():
     assert "*" not in cost_curves({"latency": LINES["latency"]}).text
 

@@ -47,6 +47,21 @@ def test_points_lines_and_axes():
     assert {"8", "16", "2x", "12x", "speed-up", "devices, logarithmic"} < {*words(view)}
 
 
+def test_a_scale_may_begin_above_nothing_and_hold_what_was_measured():
+    view = scaling_curves(
+        LINES, (50, 100), text="{:.1f}".format, log=False, best=None, lowest=0.5,
+        measured={"falling": {100: 1.5}},
+    )  # fmt: skip
+    assert "best" not in view.text
+    assert "*" not in view.text
+    assert view.text.endswith("falling, measured: 1.5 on 100")
+    assert "<title>falling, measured: 1.5</title>" in view.svg()
+    assert "0.5" in words(view)
+    assert "0" not in words(view)
+    with pytest.raises(ValueError, match="measured, and no line: rising"):
+        scaling_curves(LINES, (50, 100), measured={"rising": {50: 1}})
+
+
 def test_an_all_reduce_costs_what_the_collectives_cost():
     view = all_reduce_scaling("100 MB")
     names = view.text.splitlines()[1].split()[1:]
