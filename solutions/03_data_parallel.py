@@ -155,8 +155,8 @@ def start_equal(model: nn.Module) -> None:
 check(start_equal)
 
 # %% [markdown]
-# Stuck, here or later? `hint(start_equal)` gives a nudge; with a `2` behind the name it gives more,
-# with a `3` almost the answer.
+# Stuck, here or later? `hint(start_equal)` gives a nudge, `hint(start_equal, 2)` more, and
+# `hint(start_equal, 3)` almost the answer.
 #
 # (DDP does this when you wrap a model. It also broadcasts the buffers before every forward pass,
 # unless told otherwise, since batch normalisation changes them on each rank from other rows.)
@@ -255,13 +255,13 @@ check(big_batch_gradient)
 # The small GPT that sorts five digits. One process with 16 rows per step; then three ranks with 6,
 # 5 and 5 of these rows, which begin unequal. Ten steps of AdamW in float64.
 #
-# **Predict.** How far apart are the parameters then: exactly 0, below 1e-10, about 1e-3? And with
+# **Predict.** How far apart are the parameters then: exactly 0, below 1e-10, about 1e-2? And with
 # the average of the means instead?
 
 # %%
 ### BEGIN SOLUTION
 guess_right = "below 1e-10"
-guess_mean_of_means = "about 1e-3"
+guess_mean_of_means = "about 1e-2"
 ### END SOLUTION
 
 # %%

@@ -42,6 +42,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from course_lib import check, guessed, hint, run_ranks, solved, yours_or
+from course_lib.text import table
 
 # %% [markdown]
 # At hand: [a glossary](../docs/glossary.md), [the torch calls](../docs/torch_calls.md) and
@@ -99,7 +100,7 @@ tensor_parallel_layer("column-parallel linear", ranks=2)
 tensor_parallel_layer("row-parallel linear", ranks=2)
 
 # %% [markdown]
-# **Predict.** The query matrix of LLaMA-7B is 4096 x 4096. On 8 ranks, split by columns: what is
+# **Predict.** The query matrix of LLaMA‑7B is 4096 × 4096. On 8 ranks, split by columns: what is
 # the shape of each rank's part? (As a tuple, rows first.)
 
 # %%
@@ -184,14 +185,14 @@ def plain_all_reduce():
 
 
 for rank, (value, gradient) in enumerate(run_ranks(plain_all_reduce, 2, observe=False)):
-    print(f"rank {rank}: q = {value}, and the gradient of p is {gradient}, not 3")
+    print(f"rank {rank}: q = {value:.0f}, and the gradient of p is {gradient:.0f}, not 3")
 print("your guess:", guessed(guess_gradients))
 
 # %% [markdown]
 # **Explain.** The value is right on both ranks. But `dist.all_reduce` is not part of autograd's
 # graph, so each rank's backward sees only its own summand. Code like this trains, a little worse,
-# and nobody knows why. (`run_ranks` watches what the ranks do, and warns of such a mistake; here
-# `observe=False` has switched that off, to show what you would see elsewhere: nothing.)
+# and nobody knows why. (`run_ranks` warns of such a mistake; `observe=False` has switched that off
+# here. PyTorch itself warns too, in one line that is easily overlooked; the cell hides it.)
 #
 # `torch.distributed.nn`, which torch has meanwhile deprecated, has collectives with gradients, but
 # it has to guess what you mean: its `all_reduce` also adds up the *gradients*. That is right if
@@ -320,7 +321,7 @@ def with_f_and_g():
 
 
 for rank, (value, gradient) in enumerate(run_ranks(with_f_and_g, 2)):
-    print(f"rank {rank}: q = {value}, and the gradient of p is {gradient}")
+    print(f"rank {rank}: q = {value:.0f}, and the gradient of p is {gradient:.0f}")
 
 # %% [markdown]
 # ## 4. The MLP
@@ -338,18 +339,28 @@ guess_columns_rows = 1
 
 # %%
 first, second = torch.tensor([0.5, -2.0]), torch.tensor([1.5, 1.0])  # two summands
-print("GeLU of the sum: ", F.gelu(first + second))
-print("sum of the GeLUs:", F.gelu(first) + F.gelu(second))
+for name, value in (
+    ("GeLU of the sum:", F.gelu(first + second)),
+    ("sum of the GeLUs:", F.gelu(first) + F.gelu(second)),
+):
+    print(f"{name:17}", *(f"{element:7.4f}" for element in value))
 print("your guesses:", guessed(guess_rows_rows, guess_columns_rows))
 
 # %% [markdown]
 # **Explain.** GeLU needs the finished sum, so a row split has to be added up before it: two
-# all-reduces, one per layer. After a column split each rank has some elements of $h$ *complete*. It
-# applies the GeLU to them, and they are just the part of $h$ that its rows of the second layer
+# all-reduces, one per layer. After a column split each rank has some elements of $z$ *complete*. It
+# applies the GeLU to them, and they are just the part of $z$ that its rows of the second layer
 # want:
 #
-# $$x \;\xrightarrow{\;f\;}\; h_i = \mathrm{GeLU}(xA_i) \;\longrightarrow\; h_iB_i
-# \;\xrightarrow{\;g\;}\; y$$
+# $$x \;\to\; f \;\to\; z_i = \mathrm{GeLU}(xA_i) \;\to\; z_iB_i \;\to\; g \;\to\; y$$
+#
+# The same as a picture, of all ranks at once:
+
+# %%
+tensor_parallel_layer("MLP", ranks=2)
+
+# %% [markdown]
+# Between A and B nothing is sent: what a rank has of Z is what it needs.
 #
 # ### Exercise 5: `parallel_mlp` (●● 10 minutes)
 #
@@ -377,8 +388,8 @@ check(parallel_mlp)
 #
 # A layer of a Transformer is attention and then an MLP. Section 6 will show that attention also
 # takes one f and one g. So there are four all-reduces, each of an activation with $b \cdot s \cdot
-# h$ elements (batch, sequence, hidden). In a ring, an all-reduce of $N$ bytes makes each rank send
-# $2\frac{t-1}{t}N$ ([lesson 02](02_ring_all_reduce.ipynb)).
+# h$ elements (batch, sequence, hidden: the B, T and C of your functions). In a ring, an all-reduce
+# of $N$ bytes makes each rank send $2\frac{t-1}{t}N$ ([lesson 02](02_ring_all_reduce.ipynb)).
 #
 # ### Exercise 6: `layer_traffic` (● 5 minutes)
 #
@@ -424,14 +435,20 @@ print(f"{LAYERS * gpt3_layer / 1e9:.0f} GB in all")
 # %% [markdown]
 # The number of weights does not occur in the formula. What travels are *activations*, for every
 # layer of every microbatch, and the next operation waits for them. Data parallelism sends gradients
-# once per step, behind the computation. Keep this difference in mind for section 10.
+# once per step, hidden behind the computation. Keep this difference in mind for section 10.
 
 # %% [markdown]
 # ## 6. Attention
 #
 # Attention is made for this. The heads do not look at each other; each rank computes $H/t$ of them.
 # The columns of the query, key and value matrices are ordered by head, so a rank's columns *are*
-# its heads, and the rows of the output matrix that belong to them follow.
+# its heads, and the rows of the output matrix that belong to them follow:
+
+# %%
+tensor_parallel_layer("attention", ranks=2)
+
+# %% [markdown]
+# Rank 0 has its columns of Q, of K and of V, and the rows of “out” that its heads meet.
 #
 # ### Exercise 7: `parallel_attention` (●● 20 minutes)
 #
@@ -468,7 +485,7 @@ check(parallel_attention)
 
 # %% [markdown]
 # Newer models have fewer heads for keys and values than for queries (*grouped-query attention*:
-# Llama-3-70B has 64 and 8). On 16 ranks, two ranks hold the same key/value head, each for its own
+# Llama‑3‑70B has 64 and 8). On 16 ranks, two ranks hold the same key/value head, each for its own
 # query heads. Each then computes a *part* of that head's gradient, and the two must be added up, or
 # the copies drift apart. `course_lib/techniques/tensor_parallel/attention.py` does it.
 
@@ -477,7 +494,13 @@ check(parallel_attention)
 #
 # The embedding has $V$ rows, one for each symbol of the vocabulary: 50,257 in GPT-3, a quarter of a
 # million in BLOOM ([arXiv 2211.05100](https://arxiv.org/abs/2211.05100)). Rank $r$ keeps rows
-# $rV/t$ to $(r+1)V/t - 1$. Every token's row is on exactly one rank.
+# $rV/t$ to $(r+1)V/t - 1$. Every token's row is on exactly one rank:
+
+# %%
+tensor_parallel_layer("embedding", ranks=2)
+
+# %% [markdown]
+# So every row of X is complete on one rank, and the others put zeros into theirs.
 #
 # ### Exercise 8: `vocab_embedding` (●● 10 minutes)
 #
@@ -643,7 +666,8 @@ expected = whole.loss(tokens, targets)
 expected.backward()
 wanted = whole.embedding.positions.weight.grad
 activation = 16 * 9 * 64 * 4  # b s h, 4 bytes each
-print(f"one process: loss {expected.item():.4f}")
+shown = [["", "loss", "gradient", "all-reduces of an activation", "bytes in all"]]
+shown.append(["one process", f"{expected.item():.4f}", "", 0, 0])
 parts = (megatron_f, parallel_mlp, parallel_attention, vocab_embedding, vocab_cross_entropy)
 ways = [("yours", loss_by_your_functions)] if solved(*parts) else []
 for name, function in (
@@ -654,10 +678,10 @@ for name, function in (
     run = run_ranks(function, 2, timeout=50)
     loss, gradient = run[0]
     sums = sum(e.nbytes == activation for e in run.trace.of(0))
-    same = (gradient - wanted).abs().max().item() < 1e-6
     (sent, *_), _ = run.trace.traffic().by_operation["all_reduce"]
-    print(f"{name:12} loss {loss:.4f}, gradient equal: {same}; {sums:2} all-reduces of an", end=" ")
-    print(f"activation, {sent:,} bytes in all")
+    same = "the same" if (gradient - wanted).abs().max().item() < 1e-6 else "another"
+    shown.append([name, f"{loss:.4f}", same, sums, f"{sent:,}"])
+print(table(shown))
 print("your guesses:", guessed(guess_by_mine, guess_by_pytorch))
 
 # %% [markdown]
@@ -711,9 +735,9 @@ from course_lib.views.tensor_parallel_layer import sharding_explorer
 sharding_explorer()
 
 # %% [markdown]
-# **Explore.** Why do the weights on each rank fall exactly as $1/t$? What stays whole on all ranks,
-# whatever $t$ is? In which layers is the result a *summand* on each rank, and what has to follow
-# then?
+# **Explore.** Why do the weights on each rank fall as $1/t$ where $t$ divides the hidden size? What
+# stays whole on all ranks, whatever $t$ is? In which layers is the result a *summand* on each rank,
+# and what has to follow then?
 #
 # <details><summary>Answers</summary>
 #
@@ -729,17 +753,17 @@ sharding_explorer()
 # Here are attention and MLP from your functions, forward and backward, on eight ranks. The run is
 # small. To see GPT-3's layer, its recorded messages are scaled to GPT-3's size ($s = 2048$, $h =
 # 12288$, bfloat16), and computing takes the time that an A100 needs at half its peak. Then it is
-# replayed on three networks: NVLink, which joins the GPUs of a machine; PCIe, the bus that they are
-# plugged into; and Ethernet between machines, this also ten times slower.
+# replayed on four networks: NVLink, which joins the GPUs of a machine; PCIe, the bus that they are
+# plugged into; and Ethernet between machines, of 100 and of 10&nbsp;Gbit/s.
 #
-# **Predict.** What share of the time do the GPUs compute, on NVLink, on PCIe, and on 100 Gbit/s
-# Ethernet between eight machines?
+# **Predict.** How many per cent of the time do the GPUs compute, on NVLink, on PCIe, and on
+# 100&nbsp;Gbit/s Ethernet between eight machines?
 
 # %%
 ### BEGIN SOLUTION
-guess_nvlink = 0.9
-guess_pcie = 0.5
-guess_ethernet = 0.25
+guess_nvlink = 90
+guess_pcie = 60
+guess_ethernet = 40
 ### END SOLUTION
 
 # %%
@@ -796,7 +820,7 @@ replayed = {}
 for name, cluster in networks.items():
     replayed[name] = replay(trace, cluster, compute=compute)
     took = replayed[name].makespan
-    print(f"{name:20} {took * 1e3:6.1f} ms per layer, computing {busy / took:4.0%} of the time")
+    print(f"{name:20} {took * 1e3:6.1f} ms per layer, computing {busy / took:3.0%} of the time")
 print("your guesses:", guessed(guess_nvlink, guess_pcie, guess_ethernet))
 
 # %%
@@ -804,6 +828,8 @@ shown = {name: replayed[name] for name in ("NVLink 3", "PCIe 4 x16", "100 Gbit/s
 gantt_chart(shown, unit="s")
 
 # %% [markdown]
+# (10&nbsp;Gbit/s is left out: six times as long as the longest here.)
+#
 # **Explain.** Every all-reduce stands between two computations that need it, four times per layer,
 # 96 layers deep. Only backward has something else to do meanwhile, the weight gradients
 # (`tensor_parallel/overlap.py` makes use of that). So tensor parallelism goes where links are
@@ -815,10 +841,11 @@ gantt_chart(shown, unit="s")
 # splitting than small ones.
 
 # %%
+rows_of_widths = [["h", "FLOP per byte", "sending takes as long as computing at"]]
 for width in (1024, 4096, 12288):
     flop_per_byte = 4.5 * width / 7
-    print(f"h = {width:5}, t = 8: {flop_per_byte:5.0f} FLOP per byte; at 156 TFLOP/s", end=" ")
-    print(f"half the time is sending at {156e12 / flop_per_byte / 1e9:4.0f} GB/s")
+    rows_of_widths.append([width, f"{flop_per_byte:.0f}", f"{156 / flop_per_byte * 1e3:.0f} GB/s"])
+print(table(rows_of_widths, left=0))
 
 # %% [markdown]
 # **What was measured: Megatron-LM** on V100s with NVLink. *One* model of 1.2 billion parameters ($h
@@ -837,15 +864,15 @@ print("8.3 billion parameters (h = 3072) on 8 GPUs, against 1.2 billion on one: 
 # %% [markdown]
 # ## 11. Two claims put to the test
 #
-# ### "In column parallelism the outputs are concatenated, followed by an all-reduce"
+# ### "Column parallelism concatenates the outputs, then all‑reduces"
 #
-# **Predict.** For a column-parallel and for a row-parallel layer: which operations run forward, and
-# which backward?
+# **Predict.** For a column-parallel and for a row-parallel layer: which operation runs forward, and
+# which backward? (In words.)
 
 # %%
 ### BEGIN SOLUTION
-guess_column = {"forward": [], "backward": ["all_reduce"]}
-guess_row = {"forward": ["all_reduce"], "backward": []}
+guess_column = "forward nothing, backward all-reduce"
+guess_row = "forward all-reduce, backward nothing"
 ### END SOLUTION
 
 # %%
@@ -864,15 +891,17 @@ def forward_and_backward(kind, **options):
         y.sum().backward()
 
 
+ops = [["", "forward", "backward"]]
 for name, kind, options in (
     ("columns", ColumnParallelLinear, {}),
     ("columns, whole output", ColumnParallelLinear, {"gather_output": True}),
     ("rows", RowParallelLinear, {}),
 ):
     events = run_ranks(forward_and_backward, 2, kind, **options).trace.of(0)
-    by_pass = {p: [e.op for e in events if p in e.spans] for p in ("forward", "backward")}
-    print(f"{name:22} {by_pass}")
-print("your guesses:", guessed(guess_column, guess_row))
+    by_pass = [[e.op for e in events if p in e.spans] for p in ("forward", "backward")]
+    ops.append([name, *(", ".join(found).replace("_", "-") or "nothing" for found in by_pass)])
+print(table(ops, left=3))
+print("your guesses:", guessed(guess_column, guess_row), sep="\n")
 
 # %% [markdown]
 # Imprecise: it mixes up two layers and two directions. A **column** split needs nothing forward; if
@@ -904,9 +933,24 @@ print(
 print(f"with sequence parallelism {both / 1e9:.2f} GB")
 print("your guess:", guessed(guess_kept_gb))
 
+# %%
+from course_lib.views.stacked_bars import stacked_bars
+
+not_split = 10 * GPT3.seq * GPT3.hidden
+stacked_bars(
+    {
+        "one GPU": {"whole": alone / 1e9},
+        "t = 8": {"this rank's part": (split - not_split) / 1e9, "whole": not_split / 1e9},
+        "t = 8, with sequence parallelism": {"this rank's part": both / 1e9},
+    },
+    "GB that a layer keeps on each GPU for backward",
+    title="Activations of a layer of GPT-3, one sequence",
+    text="{:.2f}".format,
+)
+
 # %% [markdown]
-# False. Of the $sbh(34 + 5\frac{as}{h})$ bytes per layer that Korthikanti et al. count ($a$ is the
-# number of heads), $10\,sbh$ stay whole on every rank: what norms and dropout keep, and the inputs
+# False. Of the $bsh(34 + 5\frac{as}{h})$ bytes per layer that Korthikanti et al. count ($a$ is the
+# number of heads), $10\,bsh$ stay whole on every rank: what norms and dropout keep, and the inputs
 # of the two column splits. With $t = 8$ these are almost half of what is left. The assignment
 # splits them too.
 
@@ -933,12 +977,12 @@ print("your guess:", guessed(guess_kept_gb))
 # 3. Somebody adds the bias of a row-parallel layer before g. What comes out on $t = 4$ ranks?
 #
 #    <details><summary>Answer</summary>
-#    The output plus three times the bias too much. At the start biases are zero, so it shows only
+#    The bias is in it four times instead of once. At the start biases are zero, so it shows only
 #    after some training.
 #    </details>
 #
 # 4. Your loss on two ranks equals that of one process, but training diverges after a while. Which
-#    of f and g may be missing, or in place?
+#    of f and g may be missing, or change a gradient in place?
 #
 #    <details><summary>Answer</summary>
 #    f: forward it does nothing, so the loss is right without it. The norms' gradients then differ
@@ -960,8 +1004,8 @@ print("your guess:", guessed(guess_kept_gb))
 # itself: residual sum, norm, dropout. So take g apart, and let residual sum, norm and dropout stand
 # *between its halves*:
 #
-# $$\dots\, h_iB_i \xrightarrow{\text{reduce-scatter}} \text{residual, norm: } T/t \text{ tokens}
-# \xrightarrow{\text{all-gather}} hA_i \,\dots$$
+# $$\dots\; z_iB_i \;\to\; \text{reduce-scatter} \;\to\; \text{residual, norm of } T/t
+# \text{ tokens} \;\to\; \text{all-gather} \;\to\; xA_i \;\dots$$
 #
 # **What it saves, and what it costs.** What stands between the layers (residual sum, norm and
 # dropout), whole on every rank so far, is divided by $t$ now. It costs no bytes, since the two
@@ -995,17 +1039,19 @@ for rank, (whole, summed) in enumerate(run_ranks(two_halves, 2)):
 # is the sum of what all ranks have to say about it: the backward of an all-gather is a
 # reduce-scatter, and the other way round.
 #
+# **Predict.** The norm stands before the all-gather. Gathering first would give the same numbers.
+# What would it cost?
+
+# %%
+### BEGIN SOLUTION
+guess_gathered_first = "memory, and the work of the norm t times"
+### END SOLUTION
+
+# %% [markdown]
 # Write `sequence_parallel_mlp` for one sequence. Each rank has $T/t$ tokens `x`; it returns `x +
 # MLP(norm(x))` for the same tokens. Forward takes one all-gather and one reduce-scatter, and so
 # does backward. The norm is `F.layer_norm(x, x.shape[-1:], gain)`. Its `gain` is whole on every
 # rank but is used for other tokens on each: its gradient must still be complete.
-#
-# **Predict.** If you gather first and normalise afterwards, the numbers are the same. What is not?
-
-# %%
-### BEGIN SOLUTION
-guess_gathered_first = "the memory, and the work of the norm"
-### END SOLUTION
 
 
 # %% exercise="sequence_parallel_mlp"
@@ -1058,7 +1104,7 @@ check(sequence_parallel_mlp)
 # Now your guess:
 
 # %%
-print("your guess, of what changes if one gathers first:", guessed(guess_gathered_first))
+print("your guess of what it costs to gather first:", guessed(guess_gathered_first))
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -1074,8 +1120,8 @@ print("your guess, of what changes if one gathers first:", guessed(guess_gathere
 #
 # The course's block does this for a whole layer. What travels, and what does autograd keep, with
 # $t$ ranks? Korthikanti's table 2 counts 2 bytes per element and dropout masks of 1 byte; here is
-# no dropout, and attention is fused. That leaves $sbh(4 + \frac{12}{t})$ *elements* with tensor
-# parallelism, and $16\, sbh/t$ with sequence parallelism.
+# no dropout, and attention is fused. That leaves $bsh(4 + \frac{12}{t})$ *elements* with tensor
+# parallelism, and $16\, bsh/t$ with sequence parallelism.
 
 
 # %%
@@ -1097,23 +1143,28 @@ def what_a_block_keeps(sequence_parallel, s=24, h=384):
     return sum(v.nbytes() for k, v in kept.items() if k not in weights) / (4 * s * h)
 
 
+operations = ("all_reduce", "reduce_scatter", "all_gather")
+shown = [["t", "parallel", "keeps / bsh", "formula", "all-reduce", "reduce-scatter", "all-gather"]]
+shown[0].append("units sent")
 for ranks in (2, 3, 4):
     unit = 4 * 24 * 384 * (ranks - 1) / ranks  # bytes that travel in one all-gather
     for sequence_parallel in (False, True):
         run = run_ranks(what_a_block_keeps, ranks, sequence_parallel)
         sent = run.trace.traffic().by_operation
-        units = ", ".join(f"{op} {sums[0] / unit:.0f}" for op, (sums, _) in sent.items())
+        units = [sent[op][0][0] / unit if op in sent else 0 for op in operations]
         formula = 16 / ranks if sequence_parallel else 4 + 12 / ranks
-        what = "sequence" if sequence_parallel else "tensor  "
-        print(f"t = {ranks}, {what}: keeps {run[0]:5.2f} sbh, formula {formula:5.2f};", end=" ")
-        print(f"sends {units} bsh(t-1)/t")
+        what = "sequence" if sequence_parallel else "tensor"
+        numbers = [f"{run[0]:.2f}", f"{formula:.2f}", *(f"{n:.0f}" for n in [*units, sum(units)])]
+        shown.append([ranks, what, *numbers])
+print(table(shown, left=2))
+print("a unit: bsh(t-1)/t elements")
 
 # %% [markdown]
 # **Explain.** Four all-reduces are 8 units, and four reduce-scatters and four all-gathers are 8 as
-# well. The other two all-gathers, 10 units in all, buy the last bit of memory: the inputs of the
+# well. Two more all-gathers make it 10. They buy the rest of the memory: the inputs of the
 # column splits are kept as $T/t$ tokens and gathered *again* in backward, while another product is
-# computed. Without them the bytes are the same as before, and two whole inputs, $4\,sbh$ in bytes
-# and $2\,sbh$ in elements, stay on every rank. (What is kept beyond the formula are a few numbers
+# computed. Without them the bytes are the same as before, and two whole inputs, $4\,bsh$ in bytes
+# and $2\,bsh$ in elements, stay on every rank. (What is kept beyond the formula are a few numbers
 # per token: mean and deviation of the norms, and a sum of the fused attention.)
 #
 # ## 14. What to read
