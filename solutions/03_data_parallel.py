@@ -969,7 +969,8 @@ for name, step in played.items():
 overlap(played, title="512 GPUs, buckets of 64 MB, 25 Gbit/s, 14 µs")
 
 # %% [markdown]
-# VGG‑16's first bucket is its large fc layers: 411&nbsp;MB that take longer than all of backward.
+# In VGG‑16 the fully connected layers have the network to themselves as long as backward lasts,
+# most of all fc6. The convolutions' gradients wait, and none of them is hidden.
 #
 # The abstract of DDP's paper promises "near-linear scalability using 256 GPUs". Ask such a sentence
 # for three things: how many per cent, for which model and batch, on which network.
@@ -1017,7 +1018,7 @@ check(learning_rate)
 # 8, 16 and 32 workers of 16 rows. (One process computes each big batch. Sections 3 and 7 showed
 # that ranks would compute the same.)
 #
-# **Predict.** One worker ends with a loss of 0.05, from 1.9. Where do eight workers end with the
+# **Predict.** One worker ends with a loss of 0.05. Where do eight workers end with the
 # rate unchanged, and where with the rate times eight?
 
 # %%
@@ -1054,10 +1055,10 @@ my_rate = yours_or(learning_rate, without_warm_up)
 
 
 def losses_by_epoch(batch, rate_of, epochs=10):
-    """At the start and after every epoch."""
+    """Over all data, after every epoch."""
     torch.manual_seed(0)
     student = nn.Sequential(nn.Linear(20, 32), nn.Tanh(), nn.Linear(32, 1)).double()
-    losses, step = [nn.functional.mse_loss(student(X), Y).item()], 0
+    losses, step = [], 0
     for epoch in range(epochs):
         for rows in torch.tensor(indices(len(X), 0, 1, epoch, seed=0)).split(batch):
             student.zero_grad()
@@ -1095,7 +1096,7 @@ from course_lib.views.loss_curves import loss_curves
 
 loss_curves(
     {
-        name: (range(len(losses)), losses)
+        name: (range(1, len(losses) + 1), losses)
         for name, losses in {
             "1 worker": unchanged[1],
             "8, rate unchanged": unchanged[8],

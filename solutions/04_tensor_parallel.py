@@ -838,14 +838,15 @@ gantt_chart(shown, unit="s")
 #
 # How fast is fast enough? A layer computes $72\,bsh^2/t$ and sends $16\,bsh\frac{t-1}{t}$ bytes,
 # which makes $4.5\,\frac{h}{t-1}$ FLOP per byte. It grows with $h$: large models stand more
-# splitting than small ones.
+# splitting than small ones. The last column is the link over which sending takes as long as
+# computing at 156 TFLOP/s, on eight GPUs:
 
 # %%
-rows_of_widths = [["h", "FLOP per byte", "sending takes as long as computing at"]]
+widths = [["h", "FLOP per byte", "link"]]
 for width in (1024, 4096, 12288):
     flop_per_byte = 4.5 * width / 7
-    rows_of_widths.append([width, f"{flop_per_byte:.0f}", f"{156 / flop_per_byte * 1e3:.0f} GB/s"])
-print(table(rows_of_widths, left=0))
+    widths.append([width, f"{flop_per_byte:.0f}", f"{156 / flop_per_byte * 1e3:.0f} GB/s"])
+print(table(widths, left=0))
 
 # %% [markdown]
 # **What was measured: Megatron-LM** on V100s with NVLink. *One* model of 1.2 billion parameters ($h
@@ -901,7 +902,7 @@ for name, kind, options in (
     by_pass = [[e.op for e in events if p in e.spans] for p in ("forward", "backward")]
     ops.append([name, *(", ".join(found).replace("_", "-") or "nothing" for found in by_pass)])
 print(table(ops, left=3))
-print("your guesses:", guessed(guess_column, guess_row), sep="\n")
+print(f"your guesses: columns: {guessed(guess_column)}; rows: {guessed(guess_row)}")
 
 # %% [markdown]
 # Imprecise: it mixes up two layers and two directions. A **column** split needs nothing forward; if

@@ -161,18 +161,25 @@ def _draw(
     looks = strokes(table)
     for name, column in table.items():
         field.curve(list(zip(devices, column, strict=True)), looks[name], name, dots=True)
+    drawn = set()
     for name, points in measured.items():
-        for n, value in points.items():
-            hint = f"{name}, measured: {text(value)}"
-            _diamond(picture, field.across(n), field.up(value), looks[name].color, hint)
+        for place in points.items():
+            hint = f"{name}, measured: {text(place[1])}"
+            size = 4 if place in drawn else 7  # what is measured alike lies on the other
+            x, y = field.across(place[0]), field.up(place[1])
+            _diamond(picture, x, y, looks[name].color, hint, size)
+            drawn.add(place)
     name_curves(picture, looks)
     if measured:
         picture.height += 8
-        _diamond(picture, 19, picture.height, "soft", "")
+        _diamond(picture, 19, picture.height, "soft")
         picture.text(40, picture.height, "measured, in the colour of its line", SMALL)
         picture.height += 10
     return picture
 
 
-def _diamond(picture: Picture, x: float, y: float, color: str, hint: str) -> None:
-    picture.shape([(x - 6, y), (x, y - 6), (x + 6, y), (x, y + 6)], Fill(color), hint)
+def _diamond(
+    picture: Picture, x: float, y: float, color: str, hint: str = "", size: float = 6
+) -> None:
+    corners = [(x - size, y), (x, y - size), (x + size, y), (x, y + size)]
+    picture.shape(corners, Fill(color), hint)
