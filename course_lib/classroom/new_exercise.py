@@ -24,7 +24,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from course_lib.checks import compare, inputs, reference, traffic_limits
+from course_lib.checks import case_inputs, compare, reference, traffic_limits
 from course_lib.checks.call_answer import plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -35,7 +35,7 @@ def _cases(rng: random.Random) -> list[Case]:
     """Several numbers of ranks, odd sizes."""
     sizes = [(3, 4), (2, 1), (4, rng.randrange(5, 50))]
     return [
-        Case(n, f"{{n}} ranks, {{size}} numbers", {{"inputs": inputs.spread(rng, n, size)}})
+        Case(n, f"{{n}} ranks, {{size}} numbers", {{"inputs": case_inputs.spread(rng, n, size)}})
         for n, size in sizes
     ]
 
