@@ -4,7 +4,7 @@ In the order in which to read, each line by itself:
 
     what learners call   check, hint, unsolved; find_exercise, registry, calling_notebook, progress
     an exercise          exercise, contract, seeds, rank_inputs; exercises/ has them all
-    a whole check        check_in_kernel, whole_check, shared_launches
+    a whole check        check_in_kernel, examine, shared_launches
     run an answer        run_answer; on a rank run_cases, call_answer, process_groups,
                          profiler_labels; hash_order_dependence, reachable_objects
     judge it             judging, verdict; forbidden_operations, traffic_limits, laws

@@ -4,10 +4,10 @@ import random
 from collections.abc import Callable
 
 from . import hash_order_dependence
+from .examine import Collect, examine, examine_briefly
 from .exercise import Exercise
 from .run_answer import collect_job
 from .verdict import Verdict
-from .whole_check import Collect, examine, examine_briefly
 
 
 def run_check(

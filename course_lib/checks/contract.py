@@ -92,7 +92,7 @@ class Contract:
     held: the bytes that may live between calls, made by the answer, by case and rank
         (`laws.held_between_calls`).
     separate: whether a right result is work of its own, so that it earns a share of the points
-        where more was sent than may be, or a law was broken (`whole_check.has_right_result`).
+        where more was sent than may be, or a law was broken (`examine.has_right_result`).
     may: what may be left behind, of "hooks" (on its arguments), "threads", "files" and "random"
         (the state of the generators).
     """

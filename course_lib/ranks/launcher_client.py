@@ -16,7 +16,7 @@ from pathlib import Path
 from .run_directory import RunDir
 
 _SERVE = (
-    "import socket, sys; from course_lib.ranks.launcher import serve; "
+    "import socket, sys; from course_lib.ranks.spawn_ranks import serve; "
     "serve(socket.socket(fileno=int(sys.argv[1])))"
 )
 Confine = Callable[[RunDir, int, Callable[[int], None]], str]
@@ -101,7 +101,7 @@ class _ForkedLauncher(Launcher):
     """A launcher that is a fork of this process, and so has imported what this process has."""
 
     def __init__(self, close: tuple[int, ...], confine: Confine | None, prelude: str) -> None:
-        from .launcher import serve
+        from .spawn_ranks import serve
 
         self.owner = os.getpid()
         self.imported = set(sys.modules)

@@ -10,8 +10,8 @@ In the order in which to read, each line by itself:
                    print
     schedules      engine, pipeline; blocking_sends for sends that wait
     decisions      memory_choices, pipeline_choices: all ways to run a job, and what each costs
-    recordings     rank_programs, transfers, replaying
-    planning       planner, plan_search, plan_remedies, plans
+    recordings     rank_programs, recorded_transfers, replaying
+    planning       planner, mesh_candidates, plan_remedies, plans
       what it adds up   planner_assumptions, frameworks; plan_stages, plan_memory, plan_traffic,
                         layer_traffic, plan_time
       is it right?      published, accuracy; published_run, published_megatron,

@@ -20,8 +20,8 @@ from course_lib.techniques.mesh import Mesh
 from .cluster import Cluster
 from .frameworks import MODERN
 from .memory_formulas import MEGATRON_BF16, Recompute, StateBytes
+from .mesh_candidates import Search
 from .plan_remedies import remedies
-from .plan_search import Search
 from .planner_assumptions import Software
 from .plans import Plan, Plans, Refused
 from .transformer import Transformer

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 from course_lib.observe.timeline import COMPUTE, read_label
 
-from .transfers import Event, Recording, describe
+from .recorded_transfers import Event, Recording, describe
 
 
 class Computed(Protocol):

@@ -28,7 +28,7 @@ from .cluster import Cluster
 from .collectives_on_cluster import collective_seconds
 from .engine import NOTHING, Lane, Run, Stuck, run
 from .rank_programs import Computed, Program, Work, read_programs
-from .transfers import Recording, Transfer, describe, transfers_of
+from .recorded_transfers import Recording, Transfer, describe, transfers_of
 
 _Moved = tuple[int, Any, Any]  # task, name, and the recorded event if it was one
 _Numbers = dict[Hashable, int]  # task numbers, given out as they are asked for

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from course_lib.checks import seeds
 from course_lib.checks.check_in_kernel import run_briefly
+from course_lib.checks.examine import variations
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.judging import judge_case
 from course_lib.checks.known_answers import KnownAnswer, known_answers
@@ -22,7 +23,6 @@ from course_lib.checks.laws import all_laws
 from course_lib.checks.registry import all_exercises
 from course_lib.checks.run_answer import Job, collect_job
 from course_lib.checks.shared_launches import Launch, launches
-from course_lib.checks.whole_check import variations
 
 _SECONDS = 100.0  # for all draws together
 _ALONE = 3  # wrong answers that end their ranks are tried on so many draws

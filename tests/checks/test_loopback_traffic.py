@@ -5,12 +5,12 @@ import random
 import pytest
 
 from course_lib.checks.contract import Contract
+from course_lib.checks.examine import examine_briefly
 from course_lib.checks.exercise import Case, Exercise, Observation
 from course_lib.checks.run_answer import Crossed, Job, Outcome
 from course_lib.checks.sandbox import loopback_traffic
 from course_lib.checks.sandbox.answer_program import Piece, Program
 from course_lib.checks.sandbox.grader import Grader
-from course_lib.checks.whole_check import examine_briefly
 from course_lib.observe import CommEvent, Trace
 
 IMPORTS = "import torch\nimport torch.distributed as dist"

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from course_lib.checks.contract import POINT_TO_POINT, Contract
+from course_lib.checks.examine import examine_briefly
 from course_lib.checks.sandbox.answer_program import Piece, Program
 from course_lib.checks.sandbox.grader import Grader
 from course_lib.checks.sandbox.resource_limits import Limits
 from course_lib.checks.verdict import Verdict
-from course_lib.checks.whole_check import examine_briefly
 from tests.classroom import tiny
 
 # An answer that asks `past(tensor, me, other)` for the other's tensor. What it sends says

@@ -13,11 +13,11 @@ from typing import Any
 import nbformat
 import pytest
 
+from course_lib.checks.examine import examine_briefly
 from course_lib.checks.sandbox import grader
 from course_lib.checks.sandbox.isolation import hidden_from_others
 from course_lib.checks.sandbox.resource_limits import Limits
 from course_lib.checks.verdict import Verdict
-from course_lib.checks.whole_check import examine_briefly
 from course_lib.classroom.grading.batch import Graded, grade
 from course_lib.classroom.grading.points import FAILED
 from course_lib.classroom.grading.reports import write_reports

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from course_lib.checks import hash_order_dependence, registry
+from course_lib.checks.examine import examine, has_right_result
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.run_answer import Job, Outcome, Trouble
 from course_lib.checks.verdict import Verdict
-from course_lib.checks.whole_check import examine, has_right_result
 from course_lib.ranks import serialization
 
 from . import fork_server, loopback_traffic, safe_serialization

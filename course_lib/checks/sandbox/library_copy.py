@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-from course_lib.ranks import launcher, rank_process
+from course_lib.ranks import rank_process, spawn_ranks
 
 from . import fork_server
 from .names import CHECKS, COURSE, TECHNIQUES
@@ -22,7 +22,7 @@ from .slicing import needed_statements
 
 LIBRARY = Path(__file__).resolve().parents[2]
 # What a run needs. The packages' own files import all their rooms, and are left empty.
-_RUN = (COURSE, fork_server.__name__, launcher.__name__, rank_process.__name__)
+_RUN = (COURSE, fork_server.__name__, spawn_ranks.__name__, rank_process.__name__)
 _EMPTY = (CHECKS,)
 _ALL, _NOTHING = "*", ""  # in the place of a name: the whole module; the module, and no name of it
 

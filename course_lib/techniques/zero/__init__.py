@@ -7,7 +7,7 @@ To read in this order:
     clipping             the norm of a gradient that nobody has whole
     training             what the three stages have in common
     zero1                optimizer state sharded
-    buckets              gradients reduce-scattered while backward goes on
+    scattered_buckets    gradients reduce-scattered while backward goes on
     zero2                gradients too, bucket by bucket
     unshard_reshard      parameters that are whole only while they are needed
     prefetch             and that begin to travel before

@@ -19,8 +19,8 @@ from torch.profiler import record_function
 
 from course_lib.techniques.collectives.torch_compat import all_gather_single
 
-from .buckets import ScatteredBucket
 from .flat_shards import FlatShards, by_kind
+from .scattered_buckets import ScatteredBucket
 
 
 class ShardedState(Enum):

@@ -25,7 +25,7 @@ from torch import nn
 from course_lib.techniques.collectives.fusion import pack
 from course_lib.techniques.make_optimizer import MakeOptimizer
 
-from .buckets import ScatteredBucket
+from .scattered_buckets import ScatteredBucket
 from .training import WholeParameters
 
 BUCKET_BYTES = 4 * 2**20

@@ -29,8 +29,8 @@ from torch.autograd.graph import register_multi_grad_hook
 
 from course_lib.techniques.make_optimizer import MakeOptimizer
 
-from .buckets import ScatteredBucket
 from .prefetch import Prefetcher
+from .scattered_buckets import ScatteredBucket
 from .training import ShardedTraining
 from .unshard_reshard import TrainingState, Unit, blocks, divide, tensors_in
 
