@@ -704,11 +704,11 @@ def price_plan(model: dict, cluster: dict, way: dict) -> tuple[float, float]:
 check(price_plan)
 
 # %% [markdown]
-# Now your planner competes with three rules of thumb. The first two columns are about four models
-# from 7.5 to 530 billion parameters: the rank correlation with the library's planner, 1 where both
-# order all ways alike, and how much longer than the best a planner's first choice takes, for the
-# worst of the four. The last two are the same for the published runs, with what was measured: a
-# planner chooses between PTD-P and ZeRO-3 where both were run on as many GPUs.
+# Now your planner competes with three rules of thumb, on four models from 7.5 to 530 billion
+# parameters, and on the published runs. A rank correlation of 1 means that both order all ways
+# alike. "Slower by" says how much longer than the best a planner's first choice takes, in the worst
+# case. (Among the published runs, a planner chooses between PTD-P and ZeRO-3 where both were run on
+# as many GPUs.)
 
 # %%
 if solved(price_plan):

@@ -120,7 +120,7 @@ stacked_bars(
     },
     "billions of parameters",
     "what a token uses of all parameters",
-    "{:.1f}".format,
+    "{:.0f}".format,
 )
 
 # %% [markdown]
@@ -462,7 +462,7 @@ check(average_by_owner)
 # Now on a real layer, the four ranks of the picture against one process that has all tokens. There
 # are three ways to average: by owner, as you have just written it; as data parallelism does it,
 # every gradient over all ranks; and by owner again, but divided by the size of the group that was
-# summed over.
+# summed over. (You need not read the next cell: what counts is the table below it.)
 
 # %%
 from course_lib.models.mixture_of_experts import Mixture
