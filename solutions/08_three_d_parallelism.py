@@ -590,7 +590,7 @@ print("your guess over 25 GB/s:", guessed(guess_tokens))
 
 # %%
 plans = plan(MODELS["GPT-3 175B"], dgx_a100.with_nodes(128), global_batch=1536)
-print(plans.text(rows=5, refusals=0))
+print(plans.text(rows=5, refusals=3))
 
 # %% [markdown]
 # "A program of today" has fused attention and sequence parallelism, and hides the traffic of data
