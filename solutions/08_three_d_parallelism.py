@@ -706,9 +706,9 @@ check(price_plan)
 # %% [markdown]
 # Now your planner competes with three rules of thumb, on four models from 7.5 to 530 billion
 # parameters, and on the published runs. A rank correlation of 1 means that both order all ways
-# alike. "Slower by" says how much longer than the best a planner's first choice takes, in the worst
-# case. (Among the published runs, a planner chooses between PTD-P and ZeRO-3 where both were run on
-# as many GPUs.)
+# alike. "First choice" says how much longer than the best one it takes, in the worst case. (Among
+# the published runs, a planner chooses between PTD-P and ZeRO-3 where both were run on as many
+# GPUs.)
 
 # %%
 if solved(price_plan):

@@ -63,7 +63,10 @@ GIVEN = {
         "48": "blocks of a larger model, supposed",
         "18": "bytes, by the documentation of Megatron-LM's distributed optimizer",
     },
-    "08_three_d_parallelism": {"400": "bytes that the contract of a norm and of a loss allow"},
+    "08_three_d_parallelism": {
+        "400": "bytes that the contract of a norm and of a loss allow",
+        "512": "sequences of a small batch, supposed",
+    },
     "10_experts": {"60": "steps, chosen for a question"},
 }
 
