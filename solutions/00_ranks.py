@@ -373,6 +373,29 @@ def ping_pong(ball: torch.Tensor, rounds: int) -> list[int]:
 check(ping_pong)
 
 # %% [markdown]
+# Your game on three ranks, as recorded. A block is a ball that has arrived, time goes from left to
+# right, and ▶ plays it. (A round of the picture is one hit.)
+
+
+# %%
+from IPython.display import display
+
+from course_lib.observe import arrivals
+from course_lib.views.moving_values import moving_values
+
+
+def three_rounds():
+    ball = torch.zeros(1, dtype=torch.int64)
+    with arrivals() as arrived:
+        seen = ping_pong(ball, 3)
+    return [0], arrived, seen
+
+
+if solved(ping_pong):
+    game = run_ranks(three_rounds, 3)
+    display(moving_values(game.trace, *zip(*game, strict=True), title="ping-pong"))
+
+# %% [markdown]
 # ## 4. When it hangs
 #
 # A program on one device crashes and shows its line. A distributed one often just stops: a rank

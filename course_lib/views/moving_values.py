@@ -223,7 +223,9 @@ def _text(run: Motion, title: str) -> str:
             for move in moves
         )
         lines.append(f"round {number}: {'; '.join(words)}")
-    lines += [f"rank {rank} has {_said(values)}" for rank, values in enumerate(run.after)]
+    lines += [
+        f"rank {rank} has {_said(values) or 'nothing'}" for rank, values in enumerate(run.after)
+    ]
     return "\n".join(lines)
 
 
