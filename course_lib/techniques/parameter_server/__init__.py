@@ -1,12 +1,13 @@
 """A parameter server: some ranks keep the parameters, all others compute with them.
 
               server 0     server 1         ranges of keys (key_ranges, placement), the optimizer
-               |  ^         |  ^            and the workers' clocks (shard, consistency)
+               |  ^         |  ^            and the workers' clocks (shard_updates, bounded_delay)
         values v  | grads   v  |
               worker 0  worker 1  worker 2  pull, compute, push (worker, filters)
 
-To read in this order: key_ranges, placement, job, consistency, range_clocks, messages, shard,
-inbox, server, worker, filters. Runs on gloo, whose `recv` can take a message of any rank.
+To read in this order: key_ranges, placement, job, bounded_delay, range_clocks, messages,
+shard_updates, inbox, server, worker, filters. Runs on gloo, whose `recv` can take a message of any
+rank.
 
 Needs of its neighbours: make_optimizer.
 
@@ -15,7 +16,7 @@ Dean et al., "Large Scale Distributed Deep Networks" (DistBelief), NIPS 2012; Ho
 Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", NIPS 2013.
 """
 
-from .consistency import EVENTUAL, SEQUENTIAL, Progress
+from .bounded_delay import EVENTUAL, SEQUENTIAL, Progress
 from .filters import SignificantlyModified
 from .job import Job
 from .key_ranges import KeyRange, Layout
@@ -23,7 +24,7 @@ from .messages import PeerLost
 from .placement import HashRing, Placement, by_hash, by_range, by_tensor, imbalance
 from .range_clocks import RangeClocks
 from .server import Report, Server, Start
-from .shard import Shard, Step
+from .shard_updates import Shard, Step
 from .worker import Worker
 
 __all__ = [

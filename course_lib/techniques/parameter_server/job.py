@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch.distributed as dist
 
-from .consistency import SEQUENTIAL
+from .bounded_delay import SEQUENTIAL
 from .key_ranges import Layout, count
 from .placement import Placement
 

@@ -25,7 +25,7 @@ from .inbox import ByArrival, ByLogicalTime
 from .job import Job
 from .key_ranges import Layout
 from .messages import Exchange, Kind, PeerLost, Request, receive_request, send_reply
-from .shard import Shard, Step
+from .shard_updates import Shard, Step
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from torch import nn
 
 from course_lib.techniques.make_optimizer import MakeOptimizer
 
-from .consistency import SEQUENTIAL, Progress
+from .bounded_delay import SEQUENTIAL, Progress
 from .key_ranges import KeyRange, Layout, overlaps
 from .messages import Kind, Request
 from .range_clocks import RangeClocks
