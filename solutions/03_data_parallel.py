@@ -79,8 +79,17 @@ print(f"256 GPUs: {one_gpu / 256 / 60:.0f} minutes, if nothing is lost")
 # real images and another program, is slower than the benchmark's 219.
 #
 # The idea is the simplest in this course: **a copy of the model on every GPU, and a part of the
-# batch for each**. Whether that gives the same model, and what is lost, depends on details. This
-# notebook is about the details.
+# batch for each**.
+
+# %%
+from course_lib.views.replicas import replicas
+
+replicas(ranks=4, rows=12)
+
+# %% [markdown]
+# What has a colour differs from rank to rank; what is grey is the same on all. Whether that gives
+# the same model as one GPU, and what is lost, depends on details. This notebook is about the
+# details.
 #
 # **Who solved it, and when.** Synchronous data parallelism is old; Chen et al. 2016 ([arXiv
 # 1604.00981](https://arxiv.org/abs/1604.00981)) showed that it beats asynchronous training at

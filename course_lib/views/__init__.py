@@ -13,7 +13,7 @@ By what they show:
                          plan_explorer, mesh_cube, mesh_links
     servers              server_and_ring, key_owners, chain_replication, staleness,
                          parameter_server_timelines, loss_curves
-    parts of a model     tensor_parallel_layer, context_explorer
+    copies and parts     replicas, tensor_parallel_layer, context_explorer
     experts              token_routing, expert_groups, expert_loads
     a verdict            verdict_card
 """

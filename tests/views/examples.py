@@ -32,6 +32,7 @@ from course_lib.views.parameter_server_timelines import parameter_server_timelin
 from course_lib.views.plan_explorer import plan_explorer, plan_view
 from course_lib.views.ratio_curves import ratio_curves
 from course_lib.views.replay_explorer import replay_explorer, replayed
+from course_lib.views.replicas import replicas
 from course_lib.views.ring_steps import ring_steps
 from course_lib.views.scaling_curves import all_reduce_explorer, all_reduce_scaling
 from course_lib.views.schedule_explorer import pipeline_timeline, schedule_explorer
@@ -123,6 +124,7 @@ VIEWS: dict[str, Callable[[], View]] = {
         events={"a kill": 2.5},
     ),
     "replay": lambda: replayed(TRACE),
+    "replicas": replicas,
     "overlap": lambda: overlap_step(layers(resnet101(), 0.5)),
     "ring steps": lambda: ring_steps(4),
     "traffic matrix": lambda: traffic_matrix(TRACE),
