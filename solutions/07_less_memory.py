@@ -46,6 +46,7 @@ from course_lib.simulate import (
     DEVICES,
     LINKS,
     Link,
+    StateBytes,
     dgx_a100,
     model_state_bytes,
     offload_optimizer,
@@ -53,8 +54,13 @@ from course_lib.simulate import (
 )
 from course_lib.techniques.activation_checkpointing import checkpoint_every
 from course_lib.techniques.mixed_precision import LossScaler, MixedPrecision
+from course_lib.text import table
+from course_lib.views.grouped_bars import grouped_bars
+from course_lib.views.loss_curves import loss_curves
+from course_lib.views.memory_bars import memory_bars
 from course_lib.views.number_range import fp16_range, loss_scales
 from course_lib.views.ratio_curves import ratio_curves
+from course_lib.views.stacked_bars import stacked_bars
 from course_lib.views.step_times import step_times
 
 # %% [markdown]
@@ -77,12 +83,20 @@ status_view()
 # ZeRO paper's count).
 
 # %%
-gpt2_states = 16 * 1.5e9
-per_layer = 12 * 1600 * 32 * 1024
-print(f"model states, 16 bytes per parameter {gpt2_states / 1e9:4.0f} GB")
-print(f"activations of 48 layers, 16 bit     {2 * 48 * per_layer / 1e9:4.0f} GB")
+v100 = DEVICES["V100 SXM2 32 GB"]
+per_layer = 12 * 1600 * 32 * 1024  # numbers
+gpt2 = {
+    "parameters": 2 * 1.5e9,
+    "gradients": 2 * 1.5e9,
+    "optimizer": 12 * 1.5e9,
+    "activations": 2 * 48 * per_layer,
+}
+memory_bars({"GPT-2": gpt2}, v100.memory, "to train GPT-2 on one V100: 16 bits, batch of 32")
 
 # %% [markdown]
+# The activations alone take nearly twice what the GPU has. ZeRO is no help here: on one GPU there
+# is nobody to share the states with, and activations are not what it divides.
+#
 # This lesson has three remedies, each older than ZeRO or independent of it: fewer bits
 # (Micikevicius et al. 2017), another place (ZeRO-Offload, Ren et al. 2021), and computing twice
 # (Chen et al. 2016). Each pays with something else. At the end you will choose.
@@ -115,6 +129,17 @@ print("your guess:", guessed(guess_sum))
 # 16 bits, and the optimizer has fp32 copies of the parameters, the **master weights**, in which
 # small updates add up.
 #
+# **Predict.** In fp32 a parameter takes 4 bytes, its gradient 4, and Adam's two averages 8. How
+# many does each of the three take with master weights, which belong to the optimizer?
+
+# %%
+### BEGIN SOLUTION
+guess_parameter = 2
+guess_gradient = 2
+guess_optimizer = 12
+### END SOLUTION
+
+# %% [markdown]
 # ### Exercise 1: `master_weights` (●● 15 minutes)
 #
 # `model` is bfloat16. `make_optimizer(parameters)` makes the optimizer: give it fp32 copies, as
@@ -152,13 +177,7 @@ check(master_weights)
 # Stuck, here or later? `hint(master_weights)` gives a nudge, `hint(master_weights, 2)` more, and
 # `hint(master_weights, 3)` almost the answer.
 #
-# **Predict.** With master weights and Adam, how many bytes do a parameter, its gradient and what
-# the optimizer has take? Which of the three became less than in fp32, where they are 4, 4 and 8?
-
-# %%
-### BEGIN SOLUTION
-guess_mixed = (2, 2, 12)
-### END SOLUTION
+# Back to your prediction. One step with Adam, and all tensors counted:
 
 # %%
 made = []
@@ -186,12 +205,18 @@ counted = {
     "gradients": gradients,
     "optimizer": [*masters, *averages],
 }
-for name, tensors in counted.items():
-    nbytes = sum(t.numel() * t.element_size() for t in tensors)
-    print(
-        f"{name:10} {nbytes / sum(p.numel() for p in half.parameters()):4.0f} bytes per parameter"
-    )
-print("your guess:", guessed(guess_mixed))
+numbers = sum(p.numel() for p in half.parameters())
+mixed = {
+    name: sum(t.numel() * t.element_size() for t in tensors) / numbers
+    for name, tensors in counted.items()
+}
+print("your guesses:", guessed(guess_parameter, guess_gradient, guess_optimizer))
+stacked_bars(
+    {"fp32": {"parameters": 4, "gradients": 4, "optimizer": 8}, "master weights": mixed},
+    "bytes per parameter",
+    "Adam in fp32, and with master weights as counted: 16 bytes per parameter both times",
+    "{:.0f}".format,
+)
 
 # %% [markdown]
 # **Explain.** Parameter and gradient are half as long, and the optimizer has one more copy: 16
@@ -238,16 +263,16 @@ def lost(gradient):
     return tuple(100 * bad.float().mean().item() for bad in (zero, ~gradient.isfinite()))
 
 
-print("              becomes zero  infinite")
-for exponent in (0, 4, 8, 16, 24, 32, 36, 40):
-    zero, infinite = lost(small_gradient(torch.float16, 2.0**exponent))
-    print(f"fp16, 2^{exponent:<4} {zero:12.0f} % {infinite:7.0f} %")
-zero, infinite = lost(small_gradient(torch.bfloat16))
-print(f"bfloat16, 1   {zero:11.0f} % {infinite:7.0f} %")
-print("your guess for fp16 as it is:", guessed(guess_lost))
+scaled = {"bfloat16, as it is": small_gradient(torch.bfloat16)}
+scaled["fp16, as it is"] = small_gradient(torch.float16)
+for exponent in (4, 8, 16, 24, 32, 36, 40):
+    scaled[f"fp16, times 2^{exponent}"] = small_gradient(torch.float16, 2.0**exponent)
+shares = [[name, *(f"{share:.0f} %" for share in lost(g))] for name, g in scaled.items()]
+print(table([["", "become zero", "become infinite"], *shares]))
+print(f"your guess for fp16 as it is: {guessed(guess_lost)} %")
 
 # %%
-fp16_range({"as it is": exact.tolist(), "times 2^24": (exact * 2.0**24).tolist()})
+fp16_range({"as it is": exact.tolist(), "times 2²⁴": (exact * 2.0**24).tolist()})
 
 # %% [markdown]
 # **Explain.** By their own size, a quarter of the entries would be zero (the part of the picture
@@ -311,12 +336,19 @@ for name, (losses, scales) in trained.items():
     left_out = sum(not made for _, made in scales)
     print(f"{name:13} loss {losses[0]:.2f} -> {losses[-1]:.2f}, steps left out: {left_out}")
 print("your guess:", guessed(guess_left_out))
+loss_curves(
+    {name: (list(range(24)), losses) for name, (losses, _) in trained.items()},
+    "step",
+    "the same 24 steps in four formats",
+)
+
+# %%
 loss_scales(trained["fp16, scaled"][1])
 
 # %% [markdown]
-# **Explain.** Plain fp16 trains little but its head. With a scale it learns as the others do, less
-# the steps that it left out. Here they are many, since the scale tries the next power of two every
-# 4 steps. `GradScaler` begins at $2^{16}$ and tries once in 2000.
+# **Explain.** Plain fp16 trains hardly more than its head. With a scale it learns as the others do,
+# less the steps that it left out. Here they are many, since the scale tries the next power of two
+# every 4 steps. `GradScaler` begins at $2^{16}$ and tries once in 2000.
 #
 # On several ranks all must leave out the same step, or the copies of the model differ from then on.
 # Under ZeRO a rank sees only its own part of the gradient, so "is it finite?" has to be asked with
@@ -376,16 +408,24 @@ def offload(model, make_optimizer, to_host, to_device):
 check(offload)
 
 # %%
-v100 = DEVICES["V100 SXM2 32 GB"]
 offloaded = offload_optimizer(1.5e9)
-print(f"GPT-2 on the GPU: {gpt2_states / 1e9:.0f} GB, offloaded {offloaded.device / 1e9:.0f} GB")
+print(f"states of GPT-2 on the GPU: 24 GB, offloaded {offloaded.device / 1e9:.0f} GB")
 print(f"across the bus: {offloaded.bus / 1.5e9:.0f} bytes per parameter and step")
 print("your guess:", guessed(guess_bus))
-for bus in ("PCIe 3 x16", "PCIe 5 x16"):
-    print(f"{bus}: {offloaded.bus_seconds(LINKS[bus].bandwidth):.2f} s per step")
-for sequences in (1, 32):
-    seconds = 6 * 1.5e9 * 1024 * sequences / (v100.half_flops * 0.4)
-    print(f"computing, batch of {sequences:2}, at 40 % of a V100's peak: {seconds:.2f} s")
+took = {
+    f"the bus, {bus}": offloaded.bus_seconds(LINKS[bus].bandwidth)
+    for bus in ("PCIe 3 x16", "PCIe 5 x16")
+}
+for sequences in (1, 4, 32):
+    took[f"computing, batch of {sequences}"] = (
+        6 * 1.5e9 * 1024 * sequences / (v100.half_flops * 0.4)
+    )
+grouped_bars(
+    {name: {"seconds": seconds} for name, seconds in took.items()},
+    "a step of GPT-2, offloaded: what crosses the bus, and a V100 at 40 % of its peak",
+    "seconds",
+    "{:.2f} s".format,
+)
 
 # %% [markdown]
 # **Explain.** Gradients go down in 16 bits, parameters come up in 16 bits: 2 + 2. Any cut between
@@ -400,8 +440,16 @@ for sequences in (1, 32):
 
 # %%
 layer_input = 1600 * 32 * 1024
-print(f"all activations of 48 layers: {2 * 48 * per_layer / 1e9:3.0f} GB")
-print(f"only the layers' inputs:      {2 * 48 * layer_input / 1e9:3.0f} GB")
+inputs_only = 2 * (48 * layer_input + per_layer)  # and the inside of the layer that is at work
+memory_bars(
+    {
+        "all on the GPU": gpt2,
+        "offloaded": gpt2 | {"gradients": 0, "optimizer": 0},
+        "and only inputs kept": {"parameters": 2 * 1.5e9, "activations": inputs_only},
+    },
+    v100.memory,
+    "GPT-2 once more: offloaded it does not fit yet, with only the layers' inputs it does",
+)
 
 # %% [markdown]
 # Chen et al. (2016, [arXiv 1604.06174](https://arxiv.org/abs/1604.06174)) keep only every k-th
@@ -410,6 +458,16 @@ print(f"only the layers' inputs:      {2 * 48 * layer_input / 1e9:3.0f} GB")
 # `torch.utils.checkpoint.checkpoint(function, x, use_reentrant=False)`: it runs `function(x)`,
 # keeps only `x`, and runs it again in backward.
 #
+# **Predict.** 36 layers. For which k is the least in memory at the worst moment, and how many
+# activations are that, of 36?
+
+# %%
+### BEGIN SOLUTION
+guess_k = 6
+guess_activations = 12
+### END SOLUTION
+
+# %% [markdown]
 # ### Exercise 3: `checkpointed` (● 10 minutes)
 #
 # Run the layers in segments of k; the last one may be shorter. (Take care with functions made in a
@@ -434,16 +492,6 @@ def checkpointed(layers, x, k):
 # %% check="checkpointed"
 check(checkpointed)
 
-# %% [markdown]
-# **Predict.** 36 layers. For which k is the least in memory at the worst moment, and how many
-# activations are that, of 36?
-
-# %%
-### BEGIN SOLUTION
-guess_k = 6
-guess_activations = 12
-### END SOLUTION
-
 
 # %%
 class Counting(nn.Module):
@@ -456,11 +504,11 @@ class Counting(nn.Module):
         self.linear = nn.Linear(8, 8)
 
     def forward(self, x):
+        Counting.runs += 1
         output = torch.tanh(self.linear(x))
         Counting.alive.append(weakref.ref(output.untyped_storage()))
         Counting.alive = [storage for storage in Counting.alive if storage() is not None]
         Counting.most = max(Counting.most, len(Counting.alive))
-        Counting.runs += 1
         return output
 
 
@@ -470,19 +518,23 @@ def checkpointed_by_the_course(layers, x, k):
 
 recompute = yours_or(checkpointed, checkpointed_by_the_course)
 counting = [Counting() for _ in range(36)]
-print("  k  activations   n/k + k   runs of a layer")
+most, runs = {}, set()
 for length in (1, 2, 3, 4, 6, 9, 12, 18, 36):
     Counting.alive, Counting.most, Counting.runs = [], 0, 0
     recompute(counting, torch.ones(2, 8, requires_grad=True), length).sum().backward()
-    print(f"{length:3}  {Counting.most:11}   {36 // length + length:7}   {Counting.runs:3}")
-print("your guess:", guessed(guess_k, guess_activations))
+    most[f"k = {length}"] = {"counted": Counting.most, "n/k + k": 36 // length + length}
+    runs.add(Counting.runs)
+print("runs of a layer in a step, whatever k is:", *sorted(runs))
+print("your guesses:", guessed(guess_k, guess_activations))
+grouped_bars(most, "36 layers in segments of k: activations at the worst moment", "activations")
 
 # %% [markdown]
 # **Explain.** n/k are kept, and k more come to life while a segment is run again. (In n/k + k one
 # or two of them are counted twice: the output of the last layer, and that of the segment.) The sum
 # is least at $k = \sqrt n$, with $2 \sqrt n$ instead of $n$ activations. For a GPT one usually
-# takes $k = 1$ block, since a block has a dozen activations inside and a single one between. The
-# last column is the price: no layer runs more than twice.
+# takes $k = 1$ block, since a block has a dozen activations inside and a single one between.
+#
+# The price is the same for every k: 72 runs instead of 36, since each layer runs forward twice.
 #
 # **Predict.** By how many per cent do the operations of a training step grow, if every block is run
 # forward twice?
@@ -503,16 +555,23 @@ def flops(run_blocks):
 
 
 everything_kept = flops(lambda blocks, h: nn.Sequential(*blocks)(h))
+grown = {}
 for length in (1, 2, 4):
 
     def run_twice(blocks, h, k=length):
         return recompute(list(blocks), h, k)
 
-    more = flops(run_twice) / everything_kept - 1
+    own = grown[f"k = {length}"] = {}
     with set_checkpoint_early_stop(False):
-        all_of_it = flops(run_twice) / everything_kept - 1
-    print(f"k = {length}: {more:+.1%} operations; the whole segment run again: {all_of_it:+.1%}")
-print("your guess:", guessed(guess_more))
+        own["the whole segment run again"] = 100 * (flops(run_twice) / everything_kept - 1)
+    own["as PyTorch does it"] = 100 * (flops(run_twice) / everything_kept - 1)
+print(f"your guess: {guessed(guess_more)} %")
+grouped_bars(
+    grown,
+    "operations on top of those without checkpointing",
+    "% more operations",
+    "{:.1f} %".format,
+)
 
 # %% [markdown]
 # **Explain.** Forward is one third of the operations, backward two thirds. To run forward once more
@@ -520,7 +579,7 @@ print("your guess:", guessed(guess_more))
 # as soon as it has all that backward needs, and the very last product of a block (a third of its
 # operations) is not needed. The longer the segment, the less that helps.
 #
-# And the time? Measured on one device, beside the operations that PyTorch counted (diamonds):
+# And the time? Measured on one device, beside the operations that PyTorch counted (dots):
 
 
 # %% tags=["nbval-ignore-output"]
@@ -563,29 +622,49 @@ step_times(in_turns(steps), {name: number / base for name, number in operations.
 
 
 # %%
+PARTS = {
+    "parameters": StateBytes(2, 0, 0),
+    "gradients": StateBytes(0, 2, 0),
+    "optimizer": StateBytes(0, 0, 12),
+}
+
+
 def states(stage):
-    return model_state_bytes(7.5e9, 8, stage) / 1e9
+    return {name: model_state_bytes(7.5e9, 8, stage, part) for name, part in PARTS.items()}
 
 
-rows = [
-    ("data parallel", states(0), 2, "nothing"),
-    ("ZeRO-1", states(1), 2, "nothing"),
-    ("ZeRO-2", states(2), 2, "one message per bucket, in backward"),
-    ("ZeRO-3", states(3), 3, "waiting, where a gather is late"),
-    ("ZeRO-2, offloaded", 2 * 7.5, 2, f"{offload_optimizer(7.5).bus / 8:.2f} GB over each bus"),
-]
-print(f"{'':24} states on a device   sent   costs besides")
-for name, gigabytes, sent, costs in rows:
-    print(f"{name:24} {gigabytes:15.1f} GB   {sent:4}   {costs}")
-print(f"{'activation checkpointing':24} {'as before':>18}      2   a third more operations")
+bars = {
+    "data parallel": states(0),
+    "ZeRO-1": states(1),
+    "ZeRO-2": states(2),
+    "ZeRO-3": states(3),
+    "ZeRO-2, offloaded": {"parameters": offload_optimizer(7.5e9).device},
+}
+over_bus = offload_optimizer(7.5).bus / 8
+print(
+    table(
+        [
+            ("", "sent", "costs besides"),
+            ("data parallel", "2", "nothing"),
+            ("ZeRO-1", "2", "nothing"),
+            ("ZeRO-2", "2", "a reduction per microbatch, when accumulating"),
+            ("ZeRO-3", "3", "waiting, where a gather is late"),
+            ("ZeRO-2, offloaded", "2", f"{over_bus:.2f} GB over each bus, and the host's update"),
+            ("activation checkpointing", "2", "up to a third more operations"),
+        ],
+        left=3,
+    )
+)
+memory_bars(bars, dgx_a100.device.memory, "states of 7.5 billion parameters on each of 8 A100s")
 
 # %% [markdown]
 # The table begins with what costs least. ZeRO-1 and ZeRO-2 send no more than data parallelism.
-# Checkpointing is independent of the rest: use it when activations are
-# what fills the device, and recompute only the attention if that is enough. ZeRO-3 sends half as
-# much again. That costs nothing as long as it hides behind the computation. So all depends on one
-# ratio: how long a rank computes in a step, against how long an all-reduce of the gradients takes
-# on its network.
+# Checkpointing leaves the states as they are: use it when activations are what fills the device,
+# and recompute only the attention if that is enough.
+#
+# ZeRO-3 sends half as much again. That costs nothing as long as it hides behind the computation. So
+# all depends on one ratio: how long a rank computes in a step, against how long an all-reduce of
+# the gradients takes on its network.
 #
 # To find out, let real ranks play the messages of one step in their order, each method once, and
 # replay the recordings on networks of any speed. The arithmetic is left out: where a layer would
@@ -602,7 +681,7 @@ guess_ratio = 1.5
 
 # %%
 LAYERS, ELEMENTS, RANKS = 8, 4096, 4  # elements of a layer
-METHODS = ("data parallel", "ZeRO-3", "ZeRO-3, kept")  # kept from forward to backward
+METHODS = ("data parallel", "ZeRO-3", "ZeRO-3, kept for backward")
 
 
 def play(method):
@@ -624,7 +703,9 @@ def play(method):
         return dist.reduce_scatter(part, list(row.chunk(n)), async_op=True), row
 
     for name, seconds in (("forward", 1), ("backward", 2)):
-        fetching = method == "ZeRO-3" or (method == "ZeRO-3, kept" and name == "forward")
+        fetching = method == "ZeRO-3" or (
+            method == "ZeRO-3, kept for backward" and name == "forward"
+        )
         ahead = [fetch()] if fetching else []
         for layer in range(LAYERS):
             if fetching:
@@ -700,25 +781,26 @@ for per_step in (1_000, 4_000, 5_000, 16_000, 64_000):
 #
 # ### Which one, for this model and these machines?
 #
-# Time to choose. Six jobs: what the states need without ZeRO, what one device's activations need if
-# all are kept, and how long a device computes in a step, against one pass of the model through its
-# network. A host updates the parameters of all devices that it has, so look at how long it takes
-# for that. (Activations are counted as in Korthikanti et al. 2022: 34 bytes per token and unit of
-# width in a layer, with dropout masks, and the attention matrices besides. Section 1's count, 12
-# numbers or 24 bytes, is rougher. Cards have 24 GB, A100s 80 or 40.)
+# Time to choose. Of each of six jobs, the first table says in GB what fills a device: the states
+# without ZeRO, and the activations of its own sequences, by what is recomputed. The second table
+# has seconds of a step: a device's computation, one pass of the model through its network, and the
+# update on a host for all devices that it has, if it is offloaded. (Activations are counted as in
+# Korthikanti et al. 2022: 34 bytes per token and unit of width in a layer, with dropout masks, and
+# the attention matrices besides. Section 1's count, 12 numbers or 24 bytes, is rougher.)
 
 # %%
 from course_lib.simulate import memory_choices
 
+in_gb = [["GB", "a device", "states", "activations", "selective", "full"]]
+in_seconds = [["seconds", "computing", "one pass", "update on the host"]]
 for number, (name, job) in enumerate(memory_choices.JOBS.items(), 1):
-    needed = 16 * job.layers * job.parameters, job.layers * job.activations["none"]
-    took = 3 * job.layers * job.forward, job.layers * job.one_pass
-    print(f"{number}  {name:29} {job.memory / 1e9:2.0f} GB; ", end="")
-    print("states {:3.0f}, activations {:3.0f}; ".format(*(n / 1e9 for n in needed)), end="")
-    print("computing {:.2f} s, one pass {:.2f} s".format(*took))
-    left = [job.layers * job.activations[way] / 1e9 for way in ("selective", "full")]
-    print("   activations left: selective {:.0f} GB, full {:.0f} GB;".format(*left), end=" ")
-    print(f"offloaded, the hosts update in {job.layers * job.on_host:.2f} s")
+    title = f"{number}  {name}"
+    activations = [job.layers * job.activations[way] for way in ("none", "selective", "full")]
+    needed = [job.memory, 16 * job.layers * job.parameters, *activations]
+    in_gb.append([title, *(f"{n / 1e9:.0f}" for n in needed)])
+    took = [3 * job.forward, job.one_pass, job.on_host]
+    in_seconds.append([title, *(f"{job.layers * seconds:.2f}" for seconds in took)])
+print(table(in_gb), table(in_seconds), sep="\n\n")
 
 # %% [markdown]
 # **Predict.** For which of the six (1 to 6) is it best to offload? For which to recompute
@@ -785,6 +867,7 @@ ASKED = ("devices", "layers", "memory", "parameters", "activations")
 
 def decisions(choose):
     """What it chooses for each job, and what a step then takes."""
+    chosen = [["", "stage", "optimizer", "recompute", "a step"]]
     for number, (name, job) in enumerate(memory_choices.JOBS.items(), 1):
         asked = {key: getattr(job, key) for key in ASKED}
 
@@ -792,14 +875,17 @@ def decisions(choose):
             return memory_choices.seconds(job, memory_choices.Way(*way))
 
         zero, offload, recompute = choose(asked, seconds)
-        where = "offloaded," if offload else "on the device,"
-        print(f"{number}  {name:29} ZeRO-{zero}, {where:14} recompute {recompute:9}", end="")
-        print(f"{seconds(zero, offload, recompute):6.2f} s")
+        where = "on the host" if offload else "on the device"
+        took = f"{seconds(zero, offload, recompute):.2f} s"
+        chosen.append([f"{number}  {name}", f"ZeRO-{zero}", where, recompute, took])
+    print(table(chosen, left=4))
 
 
 if solved(choose_savings):
     decisions(choose_savings)
-print("your guesses:", guessed(guess_offload, guess_everything, guess_nothing))
+print("your guesses: to offload", guessed(guess_offload))
+print("              to recompute everything", guessed(guess_everything))
+print("              to recompute nothing", guessed(guess_nothing))
 
 # %% [markdown]
 # **Explain.** Six jobs, six reasons.

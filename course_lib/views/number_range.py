@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from .charts import Field, name_curves, round_numbers, whole_numbers
-from .palette import STROKES, Fill
-from .svg_drawing import Picture
+from .palette import STROKES, Fill, Stroke, strokes
+from .svg_drawing import SMALL, Picture
 from .units import power_of_2
 from .view import View
 
 _SMALLEST = -25  # fp16: what is smaller rounds to zero, as a power of 2
 _NORMAL, _LARGEST = -14, 16  # between them fp16 has its full precision
 _LOW, _HIGH = -40, 20  # of the picture
-_FULL, _LESS = Fill("#88888866"), Fill("#88888833", "//")  # seen through, on pages of either theme
+_FULL, _LESS = Fill("pale", strength=0.9), Fill("pale", strength=0.45)
 
 
 def fp16_range(entries: Mapping[str, Sequence[float]]) -> View:
@@ -21,8 +21,6 @@ def fp16_range(entries: Mapping[str, Sequence[float]]) -> View:
 
     entries  {name: numbers}; zeros are left out
     """
-    if len(entries) > len(STROKES):
-        raise ValueError(f"{len(STROKES)} lines can be told apart, not {len(entries)}")
     said, histograms = [], {}
     for name, numbers in entries.items():
         sizes = np.abs(np.asarray(numbers, dtype=float))
@@ -34,29 +32,46 @@ def fp16_range(entries: Mapping[str, Sequence[float]]) -> View:
 
 
 def _draw(histograms: Mapping[str, np.ndarray]) -> Picture:
-    picture = Picture("entries by size: to the left of the grey field they are zero in fp16")
-    highest = 1.08 * max((max(counts) for counts in histograms.values()), default=0) / 1e3 or 1
+    picture = Picture("entries by size, and what fp16 makes of each size")
+    highest = 1.2 * max((max(counts) for counts in histograms.values()), default=0) / 1e3 or 1
     field = Field(
         picture, 60, picture.height + 24, 756, 230, (_LOW, _HIGH), (0, highest)
     )  # fmt: skip
+    field.marks_left(round_numbers(0, highest, 5, "{:g}".format), "thousand entries", grid=True)
     for low, high, fill, word in (
-        (_SMALLEST, _NORMAL, _LESS, "fp16: less and less of it"),
-        (_NORMAL, _LARGEST, _FULL, "fp16: full precision"),
+        (_LOW, _SMALLEST, None, "becomes zero"),
+        (_SMALLEST, _NORMAL, _LESS, "loses precision"),
+        (_NORMAL, _LARGEST, _FULL, "full precision"),
+        (_LARGEST, _HIGH, None, "infinite"),
     ):
         left, right = field.across(low), field.across(high)
-        picture.box(left, field.top, right - left, field.bottom - field.top, fill, word, key=word)
-    strokes = dict(zip(histograms, STROKES, strict=False))
-    for name, counts in histograms.items():
-        points = [(float(_LOW), 0.0)]
-        for index, count in enumerate(counts):
-            points += [(_LOW + index, count / 1e3), (_LOW + index + 1, count / 1e3)]
-        field.curve([*points, (float(_HIGH), 0.0)], strokes[name], name)
-    field.marks_left(round_numbers(0, highest, 5, "{:g}".format), "thousand entries", grid=True)
+        if fill:
+            picture.box(left, field.top, right - left, field.bottom - field.top, fill, word)
+        picture.text((left + right) / 2, field.top + 12, word, SMALL, "middle")
     marks = {float(power): power_of_2(power) for power in range(_LOW, _HIGH + 1, 5)}
     field.marks_below(marks, "size of the entry, logarithmic")
-    name_curves(picture, strokes)
-    picture.key({"fp16: full precision": _FULL, "fp16: less and less of it": _LESS})
+    looks = strokes(histograms)
+    for name, counts in histograms.items():
+        _hill(field, counts, looks[name], name)
+    name_curves(picture, looks)
     return picture
+
+
+def _hill(field: Field, counts: np.ndarray, stroke: Stroke, name: str) -> None:
+    """A histogram from its first entry to its last."""
+    there = np.flatnonzero(counts)
+    if not there.size:
+        return
+    first, last = int(there[0]), int(there[-1]) + 1
+    edges = [field.across(_LOW + index) for index in range(first, last + 1)]
+    tops = [field.up(count / 1e3) for count in counts[first:last]]
+    pale = Fill(stroke.color, strength=0.18)
+    field.picture.steps(edges, [field.bottom] * len(tops), tops, pale, hint=name)
+    line = [(edges[0], field.bottom)]
+    for left, right, top in zip(edges, edges[1:], tops, strict=False):
+        line += [(left, top), (right, top)]
+    line.append((edges[-1], field.bottom))
+    field.picture.line(line, stroke.color, 2, stroke.dashes, name, hint=name)
 
 
 def loss_scales(scales: Sequence[tuple[float, bool]]) -> View:
@@ -76,6 +91,6 @@ def loss_scales(scales: Sequence[tuple[float, bool]]) -> View:
         x, y = field.across(step), field.up(exponents[step])
         picture.dot(x, y, 5, STROKES[1].color, hint)
     field.marks_below(whole_numbers(0, max(len(scales) - 1, 1), 10), "step")
-    picture.key({"step left out": Fill(STROKES[1].color)})
+    name_curves(picture, {"scale": STROKES[0]}, {"step left out": STROKES[1].color})
     row = " ".join(f"{e:.0f}" if made else f"({e:.0f})" for e, made in scales)
     return View(picture, f"scale by step, as a power of 2; (steps left out): {row}")
