@@ -115,11 +115,11 @@ from course_lib.views.stacked_bars import stacked_bars
 
 stacked_bars(
     {
-        name: {"a token uses": active / 1e9, "it does not": (total - active) / 1e9}
+        name: {"used": active / 1e9, "unused": (total - active) / 1e9}
         for name, (total, active) in (("Mixtral 8x7B", mixtral), ("DeepSeek-V3", deepseek))
     },
     "billions of parameters",
-    "what a token uses of all parameters",
+    "parameters that are used for a token, and the rest",
     "{:.0f}".format,
 )
 

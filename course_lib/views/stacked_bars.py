@@ -13,7 +13,12 @@ Bars = Mapping[str, Mapping[str, float]]  # name of the bar -> part -> amount
 _ROW = 30  # pixels
 _CUT, _CUT_TO = 4, 3  # times the limit: what is longer is cut, or the others would vanish
 _STUB = 40  # pixels behind the cut
-_KNOWN = (MEMORY, STEP, {"computing": STEP["compute"], "waiting": WAITS})
+_KNOWN = (
+    MEMORY,
+    STEP,
+    {"computing": STEP["compute"], "waiting": WAITS},
+    {"used": STEP["compute"], "unused": Fill("pale", ink="ink")},
+)
 
 
 def stacked_bars(

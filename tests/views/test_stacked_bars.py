@@ -13,6 +13,8 @@ def test_parts_have_the_colours_of_their_names_or_others_that_differ():
     assert {box.key: box.fill for box in boxes(stacked_bars(TIMES, "tasks"))} == {
         "computing": STEP["compute"].color, "waiting": WAITS.color,
     }  # fmt: skip
+    used = boxes(stacked_bars({"a": {"used": 1.0, "unused": 2.0}}, "parameters"))
+    assert [box.fill for box in used] == [STEP["compute"].color, WAITS.color]
     held = {"a": {"optimizer": 2.0, "parameters": 1.0, "gradients": 0.0}}
     assert keys(stacked_bars(held, "bytes")) == ["parameters", "optimizer"]
     assert {box.fill for box in boxes(stacked_bars(held, "bytes"))} == {
