@@ -122,10 +122,10 @@ stacked_bars(
 # *FlashAttention makes attention linear in memory. It does not make one device larger.*
 #
 # The batch is one sequence, so data parallelism has nothing to cut. What is left to cut is the
-# sequence itself: **context parallelism**. Each of $n$ ranks gets $1/n$ of the tokens, and all of
-# the layer that treats each token by itself (norms, projections, MLP, loss) runs on only those: the
-# last bar. Only attention looks at other tokens. How it can do so without any rank ever having them
-# all is the subject of this lesson.
+# sequence: **context parallelism**. Each of $n$ ranks gets $1/n$ of the tokens, and all of the
+# layer that treats each token by itself (norms, projections, MLP, loss) runs on only those: the
+# last bar. Only attention looks at other tokens. How, without any rank having them all, is the
+# subject of this lesson.
 #
 # **Who solved it, and when.** Liu, Zaharia and Abbeel sent keys and values round a ring while each
 # device works on the block that it has (Ring Attention, 2023, [arXiv
@@ -139,8 +139,8 @@ stacked_bars(
 # %% [markdown]
 # ## 2. Two softmaxes become one
 #
-# A rank will see all keys, but never hold them all at once. So: can attention over keys A and
-# attention over keys B be put together, when the scores are long gone?
+# A rank will see all keys, but never hold them all at once. Can attention over keys A and attention
+# over keys B be put together, when the scores are long gone?
 #
 # The softmax of one query over keys A is
 #
@@ -172,8 +172,8 @@ def partial_attention(q, k, v, visible):
 check(partial_attention)
 
 # %% [markdown]
-# Stuck, here or later? `hint(partial_attention)` gives a nudge, `hint(partial_attention, 2)` more,
-# and `hint(partial_attention, 3)` almost the answer.
+# Stuck? `hint(partial_attention)` gives a nudge, `hint(partial_attention, 2)` more,
+# `hint(partial_attention, 3)` almost the answer.
 #
 # ### Exercise 2: `merge_partials` (●● 10 minutes)
 #
@@ -281,8 +281,8 @@ guess_smaller = [16, 64]
 # %% [markdown]
 # ### Exercise 4: `ring_attention` (●●● 20 minutes)
 #
-# Now the whole. Each rank has `q`, `k` and `v` of its own tokens. `positions` is a list: where in
-# the sequence the tokens of each rank are. With eight tokens on two ranks it may be
+# Each rank has `q`, `k` and `v` of its own tokens. `positions` is a list: where in the sequence the
+# tokens of each rank are. With eight tokens on two ranks it may be
 #
 #     [tensor([0, 1, 2, 3]), tensor([4, 5, 6, 7])]
 #
@@ -390,9 +390,8 @@ print("your guesses for 4 and 8 ranks:", guessed(guess_smaller))
 
 # %% [markdown]
 # **Explain.** A block of queries against a block of keys is $(T/n)^2$ scores: with $n$ ranks $n^2$
-# times fewer at a time. (A fused kernel, such as FlashAttention's, does not store even these, and
-# the library's ring uses torch's. What is left then is $q$, $k$, $v$ and the output of $T/n$
-# tokens.)
+# times fewer at a time. (A fused kernel does not store even these, and the library's ring uses
+# torch's. What is left then is $q$, $k$, $v$ and the output of $T/n$ tokens.)
 
 # %% [markdown]
 # ## 4. The way back
