@@ -42,6 +42,7 @@ import torch.nn.functional as F
 
 from course_lib import check, guessed, hint, run_ranks, solved, whose, yours_or
 from course_lib.simulate import costs
+from course_lib.text import counted, listed, table
 
 torch.set_num_threads(1)  # this kernel leaves the cores to the ranks
 
@@ -69,22 +70,29 @@ status_view()
 # does its network card work for one step?
 
 # %%
+from course_lib.views.grouped_bars import grouped_bars
+
 gradient = 4 * 138_357_544  # S, bytes
 network = 25e9 / 8  # bytes per second, each way
 
-print("workers   through rank 0, each way   seconds   |  the least possible   seconds")
+rows, busy = [("workers", "through one worker, GB each way", "the least possible, GB")], {}
 for workers in (2, 8, 64, 512):
-    at_the_server = (workers - 1) * gradient
-    least = 2 * (workers - 1) / workers * gradient
-    print(
-        f"{workers:7}   {at_the_server / 1e9:20.2f} GB   {2 * at_the_server / network:7.2f}"
-        f"   |  {least / 1e9:14.2f} GB   {least / network:7.2f}"
-    )
+    all_others = (workers - 1) * gradient
+    least = 2 * all_others / workers
+    rows.append((workers, f"{all_others / 1e9:.2f}", f"{least / 1e9:.2f}"))
+    busy[f"{workers} workers"] = {
+        "through one worker": 2 * all_others / network,
+        "the least possible": least / network,
+    }
+print(table(rows))
+grouped_bars(
+    busy, "How long the busiest network card works for one step", "seconds", "{:.2f}".format
+)
 
 # %% [markdown]
-# With 512 workers the obvious plan takes three minutes per step. The right-hand column is the least
-# that any algorithm can reach: each rank sends $2\frac{n-1}{n}S$ bytes. That is 1.1 GB for VGG-16,
-# however many workers there are, and 0.35 s.
+# With 512 workers the obvious plan takes three minutes per step: 283 GB come in, and as many go
+# out. The other bar is the least that any algorithm can reach: each rank sends $2\frac{n-1}{n}S$
+# bytes. That is 1.1 GB for VGG-16, however many workers there are, and 0.35 s.
 #
 # **Who solved it, and when.** Pitch Patarasuk and Xin Yuan proved that bound in 2009 and gave a
 # ring of ranks that reaches it (*Bandwidth optimal all-reduce algorithms for clusters of
@@ -114,10 +122,22 @@ run_ranks(sum_of_everyones_number, 4)
 # missing, 2111 has that of rank 3 twice, 277.75 is a mean. The checks in this lesson use the same
 # trick, so their messages can tell you which rank was left out.
 #
+# The obvious plan in these words: every rank sends its tensor to rank 0, which adds them up and
+# sends the sum back to each.
+#
+# **Predict.** Four ranks all-reduce 1000 float32 values: 4000 bytes. How many bytes does rank 0
+# send? And rank 3?
+
+# %%
+### BEGIN SOLUTION
+guess_rank_0 = 12_000
+guess_rank_3 = 4_000
+### END SOLUTION
+
+# %% [markdown]
 # ### Exercise 1: `gather_broadcast_all_reduce` (● 5 minutes)
 #
-# Write the obvious plan with `dist.send` and `dist.recv`. Every rank sends its tensor to rank 0.
-# Rank 0 adds them up and sends the sum back to each. Work in place, as `dist.all_reduce` does, and
+# Write that plan with `dist.send` and `dist.recv`. Work in place, as `dist.all_reduce` does, and
 # return the tensor as well.
 
 
@@ -147,15 +167,6 @@ check(gather_broadcast_all_reduce)
 # Stuck, here or later? `hint(gather_broadcast_all_reduce)` gives a nudge,
 # `hint(gather_broadcast_all_reduce, 2)` more, and `hint(gather_broadcast_all_reduce, 3)` almost the
 # answer.
-#
-# **Predict.** Four ranks all-reduce 1000 float32 values: 4000 bytes. How many bytes does rank 0
-# send? And rank 3? Commit to two numbers before you run the cell after next.
-
-# %%
-### BEGIN SOLUTION
-guess_rank_0 = 12_000
-guess_rank_3 = 4_000
-### END SOLUTION
 
 
 # %%
@@ -165,9 +176,36 @@ def sum_1000_values(all_reduce):
 
 
 if solved(gather_broadcast_all_reduce):
-    through_rank_0 = run_ranks(sum_1000_values, 4, gather_broadcast_all_reduce)
-    print("bytes sent by rank 0, 1, 2, 3:", through_rank_0.trace.traffic().sent)
+    sent = run_ranks(sum_1000_values, 4, gather_broadcast_all_reduce).trace.traffic().sent
+    ranks_and_bytes = [(f"rank {rank_of_row}", f"{n:,}") for rank_of_row, n in enumerate(sent)]
+    print(table([("", "bytes sent"), *ranks_and_bytes]))
 print("your guesses for rank 0 and 3:", guessed(guess_rank_0, guess_rank_3))
+
+# %% [markdown]
+# The same with one number on each rank, message by message. ▶ plays it.
+
+
+# %%
+from course_lib.observe import arrivals
+from course_lib.views.moving_values import moving_values
+
+
+def reduce_and_broadcast(tensor):
+    dist.reduce(tensor, dst=0)
+    dist.broadcast(tensor, src=0)
+    return tensor
+
+
+def on_their_way(all_reduce, numel):
+    x = torch.full((numel,), 10.0 ** dist.get_rank())
+    before = x.tolist()
+    with arrivals() as arrived:
+        x = all_reduce(x)
+    return before, arrived, x.tolist()
+
+
+small = run_ranks(on_their_way, 4, yours_or(gather_broadcast_all_reduce, reduce_and_broadcast), 1)
+moving_values(small.trace, *zip(*small, strict=True), title="through rank 0")
 
 # %% [markdown]
 # **Explain.** Rank 0 sends $(n-1)S$ and receives as much; everyone else moves $S$ each way. Double
@@ -414,11 +452,13 @@ check(ring_all_reduce)
 # %% [markdown]
 # ### Formula, run and PyTorch's own, side by side
 #
-# **Predict.** 1000 float32 values on four ranks once more. How many bytes does each rank send?
+# **Predict.** 1000 float32 values on four ranks once more. How many bytes does each rank send now?
+# And all four together: more than through rank 0, fewer, or as many?
 
 # %%
 ### BEGIN SOLUTION
 guess_ring = 6_000
+guess_together = "as many"
 ### END SOLUTION
 
 # %%
@@ -436,10 +476,14 @@ ways = {RING: my_ring, "dist.all_reduce": with_pytorch}
 if solved(gather_broadcast_all_reduce):
     ways = {"through rank 0": gather_broadcast_all_reduce, **ways}
 runs = {name: run_ranks(sum_1000_values, 4, way) for name, way in ways.items()}
+rows = [("bytes sent by", *(f"rank {rank_of_row}" for rank_of_row in range(4)), "together", "sum")]
 for name, run in runs.items():
-    print(f"{name:16} values {list(run)}  sent {run.trace.traffic().sent}")
-print(f"{'formula':16} 2 (n-1)/n S = {2 * 3 / 4 * 4000:.0f} bytes by every rank")
-print(f"{'your guess':16} {guessed(guess_ring)}")
+    sent = run.trace.traffic().sent
+    sums = listed(dict.fromkeys(f"{total:g}" for total in run))
+    rows.append((name, *(f"{nbytes:,}" for nbytes in (*sent, sum(sent))), sums))
+print(table(rows))
+print(f"formula: 2 (n-1)/n S = {2 * 3 / 4 * 4000:,.0f} bytes by every rank")
+print("your guesses:", guessed(guess_ring, guess_together))
 
 # %% [markdown]
 # The same total, 24,000 bytes, and no longer a rank that carries half of it. One honest remark:
@@ -459,23 +503,11 @@ traffic_matrix({name: run.trace for name, run in runs.items() if name != "dist.a
 # A row is a sender. On the left all goes through one row and one column, on the right every rank
 # sends only to its right neighbour: that is the ring.
 #
-# And what is in the messages? Your ring once more, with four values on each of four ranks. ▶ plays
-# it: the sums grow from block to block for three rounds, then they are passed on as they are.
+# And what is in the messages? Your ring once more, with four values on each of four ranks. The sums
+# grow from block to block for three rounds, then they are passed on as they are.
 
 # %%
-from course_lib.observe import arrivals
-from course_lib.views.moving_values import moving_values
-
-
-def four_values():
-    x = torch.full((4,), 10.0 ** dist.get_rank())
-    before = x.tolist()
-    with arrivals() as arrived:
-        x = my_ring(x)
-    return before, arrived, x.tolist()
-
-
-small = run_ranks(four_values, 4)
+small = run_ranks(on_their_way, 4, my_ring, 4)
 moving_values(small.trace, *zip(*small, strict=True), title=RING)
 
 # %% [markdown]
@@ -560,12 +592,13 @@ def time_of(all_reduce, numel, repeats=15):
     return min(seconds)  # the repeat that other programs disturbed least
 
 
+rows = [("ms on 4 ranks", *ways)]
 for numel in (1_000, 1_000_000):
-    print(f"{4 * numel:9,} bytes on 4 ranks:", end="")
-    for name, way in ways.items():
-        slowest = max(run_ranks(time_of, 4, way, numel, observe=False, timeout=45))
-        print(f"   {name} {slowest * 1e3:6.2f} ms", end="")
-    print()
+    slowest = (
+        max(run_ranks(time_of, 4, way, numel, observe=False, timeout=45)) for way in ways.values()
+    )
+    rows.append((f"{4 * numel:,} bytes", *(f"{seconds * 1e3:.2f}" for seconds in slowest)))
+print(table(rows))
 
 # %% [markdown]
 # ## 5. How long: two numbers
@@ -601,8 +634,8 @@ def time_exchange(sizes, repeats=40):
 
 sizes = [4**k for k in range(3, 13)]  # 64 bytes to 16 MB
 times = run_ranks(time_exchange, 2, sizes, observe=False, timeout=45)[0]
-for size, seconds in zip(sizes, times, strict=True):
-    print(f"{size:10,} bytes   {seconds * 1e6:10.1f} µs")
+rows = [(f"{size:,}", f"{seconds * 1e6:.1f}") for size, seconds in zip(sizes, times, strict=True)]
+print(table([("bytes", "µs"), *rows], left=0))
 
 # %% [markdown]
 # ### Exercise 5: `fit_alpha_beta` (● 10 minutes)
@@ -691,11 +724,11 @@ guess_100_MB = "ring"
 # %%
 ALPHA, BETA = 50e-6, 8 / 25e9  # seconds per message, seconds per byte at 25 Gbit/s
 
-print("32 ranks      ring          tree")
+rows = [("32 ranks", "ring, ms", "tree, ms")]
 for size in (4e3, 4e5, 4e6, 1e8):
-    ring = costs.ring_all_reduce(32, size, ALPHA, BETA)
-    tree = costs.tree_all_reduce(32, size, ALPHA, BETA)
-    print(f"{size / 1e3:8,.0f} kB   {ring * 1e3:7.2f} ms   {tree * 1e3:8.2f} ms")
+    both = (by(32, size, ALPHA, BETA) for by in (costs.ring_all_reduce, costs.tree_all_reduce))
+    rows.append((f"{size / 1e3:,.0f} kB", *(f"{seconds * 1e3:.2f}" for seconds in both)))
+print(table(rows))
 print("your guesses:", guessed(guess_4_kB, guess_100_MB))
 
 # %% [markdown]
@@ -731,9 +764,10 @@ def crossover_by_the_library(n, alpha, beta):
 
 
 ring_wins_above = yours_or(crossover_bytes, crossover_by_the_library)
-print("ranks   the ring is faster above")
+rows = [("ranks", "the ring is faster above, MB")]
 for ranks in (4, 8, 32, 128, 512):
-    print(f"{ranks:5}   {ring_wins_above(ranks, ALPHA, BETA) / 1e6:8.3f} MB")
+    rows.append((ranks, f"{ring_wins_above(ranks, ALPHA, BETA) / 1e6:.3f}"))
+print(table(rows))
 
 # %% [markdown]
 # ### Can one have both?
@@ -804,19 +838,29 @@ guess_times_as_long = 90
 ### END SOLUTION
 
 # %%
+from course_lib.views.stacked_bars import stacked_bars
+
 vector, ranks = 8_192, 32
-one_by_one = 107 * costs.ring_all_reduce(ranks, vector, ALPHA, BETA)
-in_one = costs.ring_all_reduce(ranks, 107 * vector, ALPHA, BETA)
-print(f"107 vectors of 8 kB on 32 ranks: {one_by_one * 1e3:.0f} ms one by one")
-print(f"                                 {in_one * 1e3:.1f} ms packed into one tensor")
+each_latency = costs.ring_all_reduce(ranks, 0, ALPHA, BETA) * 1e3  # ms
+all_bytes = costs.ring_all_reduce(ranks, 107 * vector, 0, BETA) * 1e3
+one_by_one = {"latency": 107 * each_latency, "bytes": all_bytes}
+packed = {"latency": each_latency, "bytes": all_bytes}
+times_as_long = sum(one_by_one.values()) / sum(packed.values())
+print(f"one by one takes {times_as_long:.0f} times as long as all in one tensor")
 print("your guess:", guessed(guess_times_as_long))
+stacked_bars(
+    {"one by one": one_by_one, "in one tensor": packed},
+    "ms",
+    f"107 vectors of 8 kB on {ranks} ranks",
+    "{:.1f}".format,
+)
 
 # %% [markdown]
-# **Explain.** The bytes are the same. Only the latency is paid once and not 107 times, and of so
-# short a message it is nearly all. Horovod calls it **tensor fusion**: copy small tensors into one
-# buffer, all-reduce the buffer, copy the results back. Its buffer was 64 MB by default, and it
-# looked for ready tensors every 5 ms, until version 0.21 (November 2020); since then 128 MB and 1
-# ms.
+# **Explain.** The bytes are the same. But the latency is paid once instead of 107 times, and so
+# short a message costs hardly anything else. Horovod calls it **tensor fusion**: copy small tensors
+# into one buffer, all-reduce the buffer, copy the results back. Its buffer was 64 MB by default,
+# and it looked for ready tensors every 5 ms, until version 0.21 (November 2020); since then 128 MB
+# and 1 ms.
 #
 # ### Exercise 7: `fused_all_reduce` (●● 15 minutes)
 #
@@ -978,21 +1022,27 @@ def on_four_ranks(prepare):
     return run, [sum(parts) / 4 for parts in zip(*run, strict=True)]
 
 
+# %%
+from course_lib.views.loss_curves import loss_curves
+
 alone = train(tiny_gpt(seed=0), batches(STEPS, ROWS), adamw).losses
 hooked = solved(average_gradients_by_hooks)
 hooks_run, together = on_four_ranks(your_hooks if hooked else like_horovod)
 _, apart = on_four_ranks(never_talk)
 
-print("step   one process   four ranks   four ranks that never talk")
-for step in (0, 3, 7, 11):
-    print(f"{step + 1:4}   {alone[step]:11.3f}   {together[step]:10.3f}   {apart[step]:10.3f}")
 largest = max(abs(a - b) for a, b in zip(alone, together, strict=True))
-print("four ranks are within 1e-5 of one process:", largest < 1e-5)
+print("four ranks are within 1e-5 of one process:", "yes" if largest < 1e-5 else "no")
 print("your guess:", guessed(guess_apart))
+curves = {"one process": alone, "four ranks": together, "four ranks that never talk": apart}
+loss_curves(
+    {name: (range(1, STEPS + 1), losses) for name, losses in curves.items()},
+    "step",
+    "Loss of the whole batch",
+)
 
 # %% [markdown]
 # The same curve, to five digits and more. It is not exactly the same, because sums are added in
-# another order; section 9 looks into that. The right-hand column is the control: without the
+# another order; section 9 looks into that. The last curve is the control: without the
 # all-reduce each rank learns only from its own four rows, and the curve is a different one.
 #
 # ### And with fused buffers
@@ -1017,18 +1067,18 @@ def with_ddp(model, optimizer):
     return DistributedDataParallel(model), optimizer.step
 
 
-def report(name, run, losses):
+def row_of(name, run, losses):
     reduced = [event for event in run.trace.of(0) if event.op == "all_reduce"]
-    print(
-        f"{name:20}   loss {losses[-1]:.3f}   {len(reduced) / STEPS:4.0f} all-reduce calls and "
-        f"{sum(event.nbytes for event in reduced) / STEPS:,.0f} bytes per step"
-    )
+    calls, nbytes = len(reduced) / STEPS, sum(event.nbytes for event in reduced) / STEPS
+    return name, f"{losses[-1]:.3f}", f"{calls:.0f}", f"{nbytes:,.0f}"
 
 
+rows = [("", "loss", "all-reduces per step", "bytes per step")]
 if hooked:
-    report("your hooks", hooks_run, together)
-report("DistributedOptimizer", *on_four_ranks(like_horovod))
-report("DDP", *on_four_ranks(with_ddp))
+    rows.append(row_of("your hooks", hooks_run, together))
+rows.append(row_of("DistributedOptimizer", *on_four_ranks(like_horovod)))
+rows.append(row_of("DDP", *on_four_ranks(with_ddp)))
+print(table(rows))
 print("your guesses:", guessed(guess_yours, guess_fused))
 
 # %% [markdown]
@@ -1059,10 +1109,11 @@ print("your guesses:", guessed(guess_yours, guess_fused))
 # 68 % of 512 GPUs is the work of 348. Why VGG-16 and not ResNet-101? Compare the bytes.
 
 # %%
-print("one all-reduce on 512 ranks at 25 Gbit/s each, only the bandwidth term:")
+rows = [("on 512 ranks, 25 Gbit/s", "gradient, MB", "bandwidth term, s")]
 for name, parameters in (("ResNet-101", 44_549_160), ("VGG-16", 138_357_544)):
     seconds = costs.ring_all_reduce(512, 4 * parameters, 0.0, BETA)
-    print(f"  {name:10}  {4 * parameters / 1e6:4.0f} MB   {seconds:.2f} s")
+    rows.append((name, f"{4 * parameters / 1e6:.0f}", f"{seconds:.2f}"))
+print(table(rows))
 
 # %% [markdown]
 # VGG-16 has three times the bytes to move, most of them in one fully connected layer. What can hide
@@ -1100,14 +1151,12 @@ print(f"busbw {costs.bus_bandwidth('all_reduce', gpus, a_gigabyte, took) / 1e9:.
 # the lowest levels stay inside the nodes. In halving-doubling the first steps cross the network,
 # and what is left for the inside is small.
 #
-# The next cell replays recordings on several layouts, without the time of the additions, and prints
-# what the formulas say beside it. (You need not read its code; look whether the columns agree.)
+# Here they are.
 
 # %%
 from dataclasses import replace
 
 from course_lib.simulate import LINKS, dgx_a100, hierarchical_all_reduce, replay
-from course_lib.techniques import collectives
 
 inside, between = LINKS["NVLink 3"], LINKS["InfiniBand HDR"]
 
@@ -1128,24 +1177,32 @@ def halving_doubling_seconds(nodes, per_node, size):
     return far + costs.halving_doubling_all_reduce(per_node, part, inside.alpha, inside.beta)
 
 
+# %% [markdown]
+# The next cell replays recordings on several layouts, without the time of the additions, and prints
+# what the formulas say beside it. (You need not read its code; look whether the two agree.)
+
+# %%
 recorded = {
     RING: (my_ring, ring_seconds),
     "tree": (collectives.tree_all_reduce, tree_seconds),
     "halving-doubling": (collectives.halving_doubling_all_reduce, halving_doubling_seconds),
 }
-print("400 kB, replay and formula")
+columns = [["400 kB: replay / formula, µs"]]
 for name, (all_reduce, seconds) in recorded.items():
+    columns.append([name])
     for ranks, layouts in {2: [(1, 2)], 4: [(1, 4)], 8: [(1, 8), (8, 1), (2, 4)]}.items():
         trace = run_ranks(second_call, ranks, all_reduce, 100_000).trace.within("add")
         for nodes, per_node in layouts:
             machine = replace(dgx_a100, nodes=nodes, devices_per_node=per_node)
             played = replay(trace, machine, compute=[]).makespan
             said = seconds(nodes, per_node, 400_000)
-            where = f"{nodes} node{'s' if nodes > 1 else ''} of {per_node}"
-            print(f"{name:16}  {where:12}  {played * 1e6:6.1f} µs  {said * 1e6:6.1f} µs")
+            columns[-1].append(f"{played * 1e6:.1f} / {said * 1e6:.1f}")
+            if name == RING:
+                columns[0].append(f"{counted(nodes, 'node')} of {per_node}")
+print(table(zip(*columns, strict=True)))
 
 # %% [markdown]
-# Equal in every row, so from here on the formulas do without the replay.
+# Equal everywhere, so from here on the formulas do without the replay.
 #
 # In one node of eight GPUs, ring and tree take the same time at 1.9 MB.
 #
@@ -1170,13 +1227,14 @@ def equal_at(one, other, nodes, per_node):
     return 1e9 * apart[0] / (apart[0] - apart[1])
 
 
-print("        the ring is faster than the tree above      the hierarchical ring")
-print("GPUs      one per node      eight per node                 eight per node")
+rows = [("GPUs", "one per node", "eight per node", "hierarchical ring, eight per node")]
 for gpus in (8, 16, 32, 64, 128, 256, 512, 1024):
     flat = ring_wins_above(gpus, between.alpha, between.beta)
     ring = equal_at(ring_seconds, tree_seconds, gpus // 8, 8)
     rings = equal_at(hierarchical_seconds, tree_seconds, gpus // 8, 8)
-    print(f"{gpus:4}  {flat / 1e6:11.2f} MB  {ring / 1e6:15.2f} MB  {rings / 1e6:24.2f} MB")
+    rows.append((gpus, *(f"{size / 1e6:.2f}" for size in (flat, ring, rings))))
+print("the ring is faster than the tree above so many MB:")
+print(table(rows))
 print("your guess:", guessed(guess_megabytes), "MB")
 
 # %% [markdown]
@@ -1234,8 +1292,8 @@ explore(
 # </details>
 #
 # Halving-doubling never loses to the tree: they take the same number of steps, and the tree sends
-# more. What the model leaves out stood at the end of section 5: here, too, every pair of nodes has
-# wires of its own.
+# more. The model leaves out the same as in section 5: here, too, every pair of nodes has wires of
+# its own.
 
 # %% [markdown]
 # ## 9. Two claims put to the test
@@ -1255,15 +1313,21 @@ guess_latency_longer = 8
 ### END SOLUTION
 
 # %%
-print("ranks  messages |  1 MB: latency  bandwidth |  553 MB: latency  bandwidth")
-for ranks in (2, 8, 64, 512, 4096):
-    row = f"{ranks:5}  {2 * (ranks - 1):8}"
-    for size in (1e6, gradient):
-        latency = costs.ring_all_reduce(ranks, 0, ALPHA, BETA)
-        bandwidth = costs.ring_all_reduce(ranks, size, 0.0, BETA)
-        row += f" |  {latency * 1e3:10.2f} ms  {bandwidth * 1e3:6.2f} ms"
-    print(row)
+from course_lib.views.ratio_curves import ratio_curves
+
+rows = [("ranks", "messages", "latency, ms", "bytes of 1 MB, ms", "bytes of 553 MB, ms")]
+many = [2**power for power in range(1, 13)]
+terms = {
+    "latency": [costs.ring_all_reduce(ranks, 0, ALPHA, BETA) * 1e3 for ranks in many],
+    "bytes of 1 MB": [costs.ring_all_reduce(ranks, 1e6, 0.0, BETA) * 1e3 for ranks in many],
+    "bytes of 553 MB": [costs.ring_all_reduce(ranks, gradient, 0.0, BETA) * 1e3 for ranks in many],
+}
+for ranks, *times in zip(many, *terms.values(), strict=True):
+    if ranks in (2, 8, 64, 512, 4096):
+        rows.append((ranks, f"{2 * (ranks - 1):,}", *(f"{ms:.2f}" for ms in times)))
+print(table(rows))
 print("your guess:", guessed(guess_latency_longer))
+ratio_curves(many, terms, "ranks", "ms", "What the two terms of a ring all-reduce cost")
 
 # %% [markdown]
 # **Explain.** The bandwidth term doubles from 2 ranks to many and then stands still: true. The
@@ -1275,10 +1339,12 @@ print("your guess:", guessed(guess_latency_longer))
 # The messages are not only a formula. Count them:
 
 # %%
+rows = [("", "messages of rank 0", "bytes")]
 for ranks in (2, 4, 8):
     trace = run_ranks(sum_1000_values, ranks, my_ring).trace
     sends = sum(event.op == "send" for event in trace.of(0))
-    print(f"{ranks} ranks: rank 0 sent {sends:2} messages, {trace.traffic().sent[0]} bytes")
+    rows.append((f"{ranks} ranks", sends, f"{trace.traffic().sent[0]:,}"))
+print(table(rows))
 
 # %% [markdown]
 # ### "All-reduce gives the same bits as adding the tensors up one after the other"
@@ -1313,9 +1379,13 @@ exact = sum(values_of(rank).double() for rank in range(4))
 
 different = int((sums[0] != serial).sum())
 print(f"{different} of 1003 sums differ from the serial sum")
-print("largest relative error of the ring:  ", f"{((sums[0] - exact) / exact).abs().max():.1e}")
-print("largest relative error of the serial:", f"{((serial - exact) / exact).abs().max():.1e}")
-print("all ranks have the same bits:", all(torch.equal(sums[0], other) for other in sums))
+errors = {
+    name: ((x - exact) / exact).abs().max() for name, x in (("ring", sums[0]), ("serial", serial))
+}
+for name, error in errors.items():
+    print(f"largest relative error, {name}: {error:.1e}")
+same_bits = all(torch.equal(sums[0], other) for other in sums)
+print("all ranks have the same bits:", "yes" if same_bits else "no")
 print("your guesses:", guessed(guess_different, guess_ranks_agree))
 
 # %% [markdown]
@@ -1372,14 +1442,17 @@ print("your guesses:", guessed(guess_different, guess_ranks_agree))
 #   distance $d$, receive your own and add. After the last step your block is one complete chunk.
 # - **Doubling**, $d = 1, 2, \dots, n/2$: the same partners. Send your block, receive the partner's.
 #
-# **Predict** for 8 ranks: how many messages does each rank send, and how many bytes of a 4000-byte
-# tensor? The check wants exactly these.
+# **Predict.** 8 ranks: how many messages does each rank send, and how many bytes of a 4000-byte
+# tensor?
 
 # %%
 ### BEGIN SOLUTION
 guess_halving_messages = 6
 guess_halving_bytes = 7_000
 ### END SOLUTION
+
+# %% [markdown]
+# The check wants exactly so many.
 
 
 # %% exercise="halving_doubling_all_reduce"
@@ -1418,7 +1491,7 @@ check(halving_doubling_all_reduce)
 if solved(halving_doubling_all_reduce):
     trace = run_ranks(sum_1000_values, 8, halving_doubling_all_reduce).trace
     sends = sum(event.op == "send" for event in trace.of(0))
-    print(f"rank 0 of 8 sent {sends} messages, {trace.traffic().sent[0]} bytes")
+    print(f"rank 0 of 8 sent {sends} messages, {trace.traffic().sent[0]:,} bytes")
 print("your guesses:", guessed(guess_halving_messages, guess_halving_bytes))
 
 # %% [markdown]
