@@ -1121,7 +1121,7 @@ loss_curves(
 # False. With the rate unchanged, eight workers do an eighth of the steps, and end at 1.42 where one
 # worker ends at 0.05. With the rate scaled they arrive nearly where one worker did, **up to a
 # point**: a step that is too long for the curvature of the loss makes it grow. The rule holds as
-# long as the rate is small compared with that limit. For ResNet-50, Goyal et al. found the same
+# long as the rate is small compared with that limit. For ResNet‑50, Goyal et al. found the same
 # error from a batch of 256 up to 8192 (rate 3.2, with warm-up), and a rising one above. More GPUs
 # then only help if each gets fewer rows, and that is another kind of scaling: the computation
 # shrinks and the communication does not.

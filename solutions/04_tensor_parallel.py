@@ -751,7 +751,7 @@ sharding_explorer()
 # ## 10. At scale: why inside one machine
 #
 # Here are attention and MLP from your functions, forward and backward, on eight ranks. The run is
-# small. To see GPT-3's layer, its recorded messages are scaled to GPT-3's size ($s = 2048$, $h =
+# small. To see GPT‑3's layer, its recorded messages are scaled to GPT-3's size ($s = 2048$, $h =
 # 12288$, bfloat16), and computing takes the time that an A100 needs at half its peak. Then it is
 # replayed on four networks: NVLink, which joins the GPUs of a machine; PCIe, the bus that they are
 # plugged into; and Ethernet between machines, of 100 and of 10&nbsp;Gbit/s.
