@@ -7,8 +7,8 @@ In the order in which to read, each line by itself:
     a whole check        check_in_kernel, examine, shared_launches
     run an answer        run_answer; on a rank run_cases, call_answer, process_groups,
                          profiler_labels; hash_order_dependence, reachable_objects
-    judge it             judging, verdict; forbidden_operations, traffic_limits, laws
-      its tensors        reference, tolerance, compare, likely_causes, format_tensor
+    judge it             judging, verdict, feedback; forbidden_operations, traffic_limits, laws
+      its tensors        reference, tolerance, compare_tensors, likely_causes, format_tensor
       its numbers        returned_numbers, byte_formulas, decisions
       after a failure    static_analysis, torch_errors
     for exercises        case_inputs, arriving_messages

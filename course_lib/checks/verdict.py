@@ -1,19 +1,16 @@
-"""What a learner reads: one line when it passes, one short message when it does not."""
+"""What a check comes to: passed, or the case that went wrong and why."""
 
 import re
-import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from course_lib import rich_display
-from course_lib.text import counted
 
-from .compare import Evidence, survey
+from . import feedback
+from .compare_tensors import Evidence, survey
 from .exercise import Case, Exercise, Finding, Observation
-from .run_answer import UNATTEMPTED, Outcome
+from .run_answer import Outcome
 
-_WIDTH = 96
-_PRINTED_LINES = 6
 _ADVICE = re.compile(r"\nTry: .*(?:\n {5}.*)*")
 _TIME_IS_UP = ("had not finished after", "did not finish in time")
 
@@ -87,12 +84,15 @@ class Verdict:
         return trouble is not None and any(words in trouble.report for words in _TIME_IS_UP)
 
     def __str__(self) -> str:
-        if self.failure is None:
-            return self._passed()
-        trouble = self.failure.outcome.trouble
+        name, failure = self.exercise.name, self.failure
+        if failure is None:
+            return feedback.passed(self.exercise, self.cases)
+        trouble = failure.outcome.trouble
         if trouble and trouble.kind == "unattempted":
-            return self._unattempted(trouble.report)
-        return self._failed(self.failure)
+            return feedback.unattempted(name, trouble.report)
+        if trouble and trouble.kind == "signature":
+            return feedback.uncallable(name, failure.finding)
+        return feedback.failed(name, failure.case, failure.finding, failure.outcome, failure.report)
 
     def by_rank(self) -> Evidence:
         """The finding's evidence beside that of the other ranks that are wrong, if it has any."""
@@ -110,56 +110,3 @@ class Verdict:
             error = (CheckFailed if self.attempted else NotAttempted)(str(self))
             error.verdict = self
             raise error
-
-    def _passed(self) -> str:
-        sizes = sorted({case.world_size for case in self.cases})
-        many = f" on {sizes[0]} to {sizes[-1]} ranks" if len(sizes) > 1 else ""
-        return (
-            f"{self.exercise.name}: passed. {len(self.cases)} cases{many}; {self.exercise.passed}."
-        )
-
-    def _unattempted(self, hole: str) -> str:
-        name = self.exercise.name
-        if hole in ("", name):
-            return f"{name}: {UNATTEMPTED}"
-        return f"{name}: it calls {hole}, which is {UNATTEMPTED}"
-
-    def _failed(self, failure: Failure) -> str:
-        name, finding, trouble = self.exercise.name, failure.finding, failure.outcome.trouble
-        if trouble and trouble.kind == "signature":
-            return f"{name} cannot be called:\n{_field('why', finding.likely)}"
-        lines = [f"{name} does not pass yet. What was run: {failure.case.label}"]
-        if trouble and trouble.kind != "unusable":
-            end = "did not finish" if trouble.kind == "stuck" else "failed"
-            lines += [f"Your ranks {end}.", textwrap.indent(failure.report, "  ")]
-        rank = "" if finding.rank is None else f"{finding.rank}"
-        lines += [
-            _field("rank", rank),
-            _field("input", finding.input),
-            _field("expected", finding.expected),
-            _field("got", finding.got),
-            _field("likely", finding.likely),
-            *_printed(failure.outcome.printed),
-            f"A hint: hint({name}), then hint({name}, 2) and hint({name}, 3)",
-        ]
-        return "\n".join(line for line in lines if line)
-
-
-def _printed(printed: Mapping[int, str]) -> list[str]:
-    lines = [
-        f"[rank {rank}] {line}"
-        for rank, text in sorted(printed.items())
-        for line in text.splitlines()
-    ]
-    rich_display = [textwrap.shorten(line, _WIDTH - 12, placeholder=" ...") for line in lines]
-    if len(rich_display) > _PRINTED_LINES:
-        more = len(rich_display) - _PRINTED_LINES
-        rich_display = [*rich_display[:_PRINTED_LINES], f"... and {counted(more, 'more line')}"]
-    return [f"  {'printed' if i == 0 else '':<10}{line}" for i, line in enumerate(rich_display)]
-
-
-def _field(name: str, text: str) -> str:
-    if not text:
-        return ""
-    body = [part for line in text.splitlines() for part in textwrap.wrap(line, _WIDTH - 12) or [""]]
-    return "\n".join(f"  {name if i == 0 else '':<10}{line}" for i, line in enumerate(body))

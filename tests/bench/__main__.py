@@ -11,7 +11,7 @@ from pathlib import Path
 from tests import bench
 from tests.bench._publishing import publish
 from tests.bench._runs import Run, as_json, machine
-from tests.bench.row import Measurement, Row
+from tests.bench.measurement import Measurement, Row
 
 
 def all_rows() -> list[Row]:

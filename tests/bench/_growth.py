@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterable, Mapping
 
-from tests.bench.row import Measurement
+from tests.bench.measurement import Measurement
 
 
 def growing(found: Iterable[tuple[str, Mapping[str, float]]]) -> list[Measurement]:

@@ -21,7 +21,7 @@ import psutil
 import torch
 import torch.distributed as dist
 
-from tests.bench.row import paired, seconds_of
+from tests.bench.measurement import paired, seconds_of
 
 RANKS = 4
 Call = Callable[[], object]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.bench._figure import draw
 from tests.bench._runs import Compared, Run, as_json, machine, side_by_side
-from tests.bench.row import Measurement, Row
+from tests.bench.measurement import Measurement, Row
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path("docs/benchmarks.md")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from tests.bench.row import Measurement, Row
+from tests.bench.measurement import Measurement, Row
 
 Run = Mapping[str, Sequence[Measurement]]  # by the name of the row
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from course_lib.ranks import collect
 from course_lib.techniques.collectives.members import Members
 from course_lib.techniques.context_parallel import ring_attention, zigzag_split
-from tests.bench.row import Measurement, Row, paired
+from tests.bench.measurement import Measurement, Row, paired
 
 _HEADS, _HEAD, _TOKENS = 8, 64, 2048
 _STARTS, _PAIRS = 4, 6

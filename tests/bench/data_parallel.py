@@ -11,7 +11,7 @@ from course_lib.models import batches, tiny_gpt
 from course_lib.models.tiny_gpt import token_loss
 from course_lib.ranks import collect
 from course_lib.techniques.data_parallel import DataParallel
-from tests.bench.row import Measurement, Row, paired
+from tests.bench.measurement import Measurement, Row, paired
 
 _SAMPLES = 32  # per rank
 _STARTS, _PAIRS = 6, 10

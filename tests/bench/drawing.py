@@ -3,7 +3,7 @@
 import statistics
 import time
 
-from tests.bench.row import Measurement, Row
+from tests.bench.measurement import Measurement, Row
 from tests.views.examples import VIEWS
 
 _DRAWN = 9

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from course_lib.ranks import collect
 from course_lib.techniques.expert_parallel import Experts, MixtureOfExperts, plan_dispatch
-from tests.bench.row import Measurement, Row, paired
+from tests.bench.measurement import Measurement, Row, paired
 
 _HIDDEN, _EXPERTS, _TOP_K, _TOKENS = 512, 8, 2, 256  # tokens per rank
 _STARTS, _PAIRS = 4, 8

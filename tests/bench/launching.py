@@ -9,7 +9,7 @@ import subprocess
 from functools import partial
 
 from tests.bench._launchers import RANKS, first, in_fresh_process, warm
-from tests.bench.row import Measurement, Row
+from tests.bench.measurement import Measurement, Row
 
 _FIRSTS = 2  # of each, in a process of its own
 

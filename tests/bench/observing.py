@@ -10,7 +10,7 @@ import torch.distributed as dist
 from course_lib.models import batches, tiny_gpt
 from course_lib.observe import Recorder
 from course_lib.ranks import collect
-from tests.bench.row import Measurement, Row, paired
+from tests.bench.measurement import Measurement, Row, paired
 
 _STEPS = 5
 

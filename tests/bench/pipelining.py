@@ -10,7 +10,7 @@ from course_lib.ranks import collect
 from course_lib.techniques.pipeline import Pipeline
 from course_lib.techniques.pipeline.partition import cut, layer_costs, split_by_cost
 from course_lib.techniques.schedules import gpipe, one_f_one_b
-from tests.bench.row import Measurement, Row, paired
+from tests.bench.measurement import Measurement, Row, paired
 
 _MICROBATCHES = 8
 _PAIRS = 15

@@ -6,7 +6,7 @@ import torch.distributed as dist
 
 from course_lib.ranks import collect
 from course_lib.ranks.launcher_client import running_launcher
-from tests.bench.row import Measurement, Row
+from tests.bench.measurement import Measurement, Row
 
 _CALLS = 1000
 

@@ -28,7 +28,7 @@ from course_lib.techniques.data_parallel import DataParallel
 from course_lib.techniques.pipeline import Pipeline
 from course_lib.techniques.pipeline.partition import cut, layer_costs, split_by_cost
 from course_lib.techniques.schedules import gpipe, one_f_one_b
-from tests.bench.row import Measurement, Row
+from tests.bench.measurement import Measurement, Row
 
 _WARM_UP = 5
 

@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from course_lib.ranks import collect
 from course_lib.techniques.collectives import ring_all_reduce
-from tests.bench.row import Measurement, Row, paired
+from tests.bench.measurement import Measurement, Row, paired
 
 _MB = (1, 4, 16, 64)
 _RANKS = (2, 4)

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from course_lib.models.tiny_gpt import Block
 from course_lib.ranks import collect
 from course_lib.techniques.tensor_parallel import ParallelBlock, load_whole
-from tests.bench.row import Measurement, Row, paired
+from tests.bench.measurement import Measurement, Row, paired
 
 _HIDDEN, _HEADS, _BATCH, _TOKENS = 256, 8, 4, 64
 _PAIRS = 15

@@ -9,7 +9,7 @@ from course_lib.models import TinyGPT, batches, tiny_gpt
 from course_lib.ranks import collect
 from course_lib.techniques.zero1 import Zero1
 from course_lib.techniques.zero3 import Zero3
-from tests.bench.row import Measurement, Row, paired
+from tests.bench.measurement import Measurement, Row, paired
 
 _PAIRS = 15
 _RANKS = (2, 4)

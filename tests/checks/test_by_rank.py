@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from course_lib.checks.compare import mismatch, survey
+from course_lib.checks.compare_tensors import mismatch, survey
 from course_lib.checks.exercise import Finding
 from course_lib.checks.reference import Reference
 from course_lib.checks.verdict import Failure, Verdict

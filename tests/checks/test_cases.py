@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from course_lib.checks import compare, reference, seeds, tolerance
+from course_lib.checks import compare_tensors, reference, seeds, tolerance
 from course_lib.checks.exercise import Case, Exercise
 from course_lib.checks.laws._snapshot import leaves
 from course_lib.checks.rank_inputs import share
@@ -69,9 +69,9 @@ def test_accidents_are_seen():
 @pytest.mark.parametrize(("value", "off"), [(0.0, 1e-16), (0.0, 3e-10), (1e6, 1e-4)])
 def test_what_is_left_where_numbers_cancel_may_be_off_by_their_rounding(value, off):
     wanted = torch.full((2, 3), value, dtype=torch.float64)
-    assert compare.computed(wanted + off, wanted, 0) is None
-    assert compare.computed(wanted + 100 * max(off, 1e-10), wanted, 0) is not None
-    assert compare.alike(wanted + off, wanted)
+    assert compare_tensors.computed(wanted + off, wanted, 0) is None
+    assert compare_tensors.computed(wanted + 100 * max(off, 1e-10), wanted, 0) is not None
+    assert compare_tensors.alike(wanted + off, wanted)
 
 
 def test_the_scale_of_what_cancels_is_that_of_what_went_in():

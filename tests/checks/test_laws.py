@@ -16,7 +16,7 @@ from course_lib.checks import profiler_labels, reference
 from course_lib.checks.call_answer import call_with_own_tensor, plain
 from course_lib.checks.case_inputs import spread
 from course_lib.checks.check_in_kernel import run_check
-from course_lib.checks.compare import mismatch
+from course_lib.checks.compare_tensors import mismatch
 from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
 from course_lib.checks.laws import all_laws

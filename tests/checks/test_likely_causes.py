@@ -10,7 +10,7 @@ import numpy
 import pytest
 import torch
 
-from course_lib.checks import case_inputs, compare, reference
+from course_lib.checks import case_inputs, compare_tensors, reference
 from course_lib.checks.call_answer import plain
 
 THREE = dict(enumerate(case_inputs.by_powers_of_ten(3, 6)))  # sum: 111, 222, ..., 666
@@ -18,7 +18,7 @@ SUM = reference.total(THREE)
 
 
 def likely(got, want=SUM, rank=0, lookalikes=None) -> str:
-    finding = compare.mismatch(got, want, rank, lookalikes)
+    finding = compare_tensors.mismatch(got, want, rank, lookalikes)
     assert finding is not None
     return finding.likely
 
@@ -91,12 +91,14 @@ def test_half_of_a_sum_is_an_average_and_twice_an_average_is_a_sum():
 
 
 def test_the_evidence_stands_beside_the_cause():
-    finding = compare.mismatch(THREE[1], SUM, 2)
+    finding = compare_tensors.mismatch(THREE[1], SUM, 2)
     assert finding.rank == 2
     assert finding.expected == "[111, 222, 333, 444, 555, 666]"
     assert finding.got == "[10, 20, 30, 40, 50, 60]"
     long = reference.moved(torch.arange(100))
-    finding = compare.mismatch(torch.arange(100).index_fill(0, torch.tensor(50), 7), long, 0)
+    finding = compare_tensors.mismatch(
+        torch.arange(100).index_fill(0, torch.tensor(50), 7), long, 0
+    )
     assert finding.expected == "elements 50 to 53: [50, 51, 52, 53]"
     assert finding.got == "elements 50 to 53: [7, 51, 52, 53]"
 
@@ -122,25 +124,27 @@ def test_sums_in_any_order_are_accepted(dtype, n):
         running = order[0].clone()
         for tensor in order[1:]:
             running += tensor
-        assert compare.mismatch(running, want, 0) is None
+        assert compare_tensors.mismatch(running, want, 0) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_a_thousandth_too_much_is_rejected_where_the_dtype_can_tell(dtype):
     ones = dict(enumerate([torch.ones(7, dtype=dtype)] * 4))
     got = torch.full((7,), 4, dtype=dtype)
-    assert compare.mismatch(got, reference.total(ones), 0) is None
+    assert compare_tensors.mismatch(got, reference.total(ones), 0) is None
     got[6] *= 1 + max(1e-3, 8 * torch.finfo(dtype).eps)
     assert "only element 6 of 7 is wrong" in likely(got, reference.total(ones))
 
 
 def test_integers_and_moved_data_are_exact():
     big = {0: torch.tensor([2**62]), 1: torch.tensor([2**61 + 1])}
-    assert compare.mismatch(torch.tensor([2**62 + 2**61 + 1]), reference.total(big), 0) is None
-    assert compare.mismatch(torch.tensor([2**62 + 2**61]), reference.total(big), 0)
+    assert (
+        compare_tensors.mismatch(torch.tensor([2**62 + 2**61 + 1]), reference.total(big), 0) is None
+    )
+    assert compare_tensors.mismatch(torch.tensor([2**62 + 2**61]), reference.total(big), 0)
     moved = torch.tensor([1.0, 2.0])
-    assert compare.mismatch(moved, reference.moved(moved), 0) is None
-    assert compare.mismatch(moved + 1e-6, reference.moved(moved), 0)
+    assert compare_tensors.mismatch(moved, reference.moved(moved), 0) is None
+    assert compare_tensors.mismatch(moved + 1e-6, reference.moved(moved), 0)
 
 
 def test_values_that_are_not_numbers_are_rejected():
@@ -150,9 +154,9 @@ def test_values_that_are_not_numbers_are_rejected():
 
 def test_replicas_must_hold_the_same_bits():
     held = {0: torch.tensor([1.0, 2.0]), 2: torch.tensor([1.0, 2.0])}
-    assert compare.ranks_differ(held) is None
+    assert compare_tensors.ranks_differ(held) is None
     held[2] = torch.tensor([1.0, 2.0 + 2**-22])
-    finding = compare.ranks_differ(held)
+    finding = compare_tensors.ranks_differ(held)
     assert finding.rank == 2
     assert "rank 2 and rank 0 do not hold the same bits" in finding.likely
 
@@ -209,7 +213,7 @@ def test_two_mistakes_that_give_the_same_are_both_named():
 
 def test_numbers_that_would_print_alike_get_more_digits():
     want = reference.moved(torch.tensor([4.624889, 1.0], dtype=torch.float64))
-    finding = compare.mismatch(want.value + 1e-9, want, 0)
+    finding = compare_tensors.mismatch(want.value + 1e-9, want, 0)
     assert finding.expected != finding.got
 
 

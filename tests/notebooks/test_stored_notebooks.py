@@ -1,16 +1,14 @@
-"""The lessons that are shipped: up to date, without leaks, and kind to whoever opens them."""
+"""The lessons that are shipped: up to date, without leaks, and legible without a kernel."""
 
 from pathlib import Path, PurePosixPath
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
 from course_lib.checks.registry import all_exercises
 from course_lib.classroom import Course
 from course_lib.classroom.answer_leaks import shown_as_code
-from tests.sampling import EVERY
 
 ROOT = Path(__file__).resolve().parents[2]
 COURSE = Course(ROOT, all_exercises())
@@ -55,37 +53,3 @@ def test_a_solution_can_be_read_without_a_kernel(name):
                 words = data.get("text/plain", "")
                 assert words or told, cell.id
                 assert not words.startswith("<"), words
-
-
-@pytest.mark.parametrize("name", list(COURSE.lessons)[::EVERY])
-def test_an_untouched_notebook_says_what_is_not_attempted_yet(name):
-    """Run All, going on after errors: every check says one line, and nothing fails before it.
-
-    Behind the first check, cells that start processes are left out: they show what an answer does,
-    which is not there, and run with it in the solutions.
-    """
-    notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
-    begun = False
-    for cell in list(notebook.cells):
-        begun |= cell.id.startswith("check-")
-        shows = not cell.id.startswith(("check-", "answer-")) and cell.cell_type == "code"
-        if begun and shows and ("run_ranks(" in cell.source or "subprocess" in cell.source):
-            notebook.cells.remove(cell)
-    NotebookClient(
-        notebook,
-        timeout=60,
-        kernel_name="python3",
-        allow_errors=True,
-        resources={"metadata": {"path": str(ROOT / "notebooks")}},
-    ).execute()
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    first_check = next(n for n, cell in enumerate(code) if cell.id.startswith("check-"))
-    for cell in code[:first_check]:
-        if "raises-exception" not in cell.metadata.get("tags", ()):
-            assert [o.evalue for o in cell.outputs if o.output_type == "error"] == []
-    for cell in code:
-        if cell.id.startswith("check-"):
-            exercise = cell.id.removeprefix("check-")
-            (output,) = cell.outputs
-            assert output.evalue == f"{exercise}: not attempted yet"
-            assert len(output.traceback) == 1

@@ -12,7 +12,7 @@ from tests.bench import __main__ as command
 from tests.bench import _launchers, _publishing, row
 from tests.bench._growth import growing, why
 from tests.bench._runs import as_json, side_by_side
-from tests.bench.row import Measurement, Row, paired
+from tests.bench.measurement import Measurement, Row, paired
 
 EMPTY = "# Course\n\n<!-- bench -->\nold\n<!-- end of bench -->\n\nThe end.\n"
 PAGES = (_publishing.PAGE, "README.md")

@@ -14,7 +14,7 @@ from course_lib.models import NASTY_MODELS, batches, tiny_gpt, train
 from course_lib.models.tiny_gpt import token_loss
 from course_lib.ranks import RankError, collect
 from course_lib.techniques.data_parallel import DataParallel, NaiveDataParallel
-from tests.techniques.regression import data, mse, sgd
+from tests.techniques.least_squares_task import data, mse, sgd
 
 
 def wrapped(make, **options) -> tuple[DataParallel, torch.optim.Optimizer]:

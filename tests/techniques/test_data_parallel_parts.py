@@ -16,7 +16,7 @@ from course_lib.techniques.data_parallel.buckets import Bucket, assign_buckets
 from course_lib.techniques.data_parallel.clipping import clip_gradients
 from course_lib.techniques.data_parallel.sampler import ShardSampler
 from course_lib.techniques.data_parallel.uneven_inputs import agree
-from tests.techniques.regression import mse, sgd
+from tests.techniques.least_squares_task import mse, sgd
 
 # -------------------------------------------------------------------------------------------------
 # Buckets

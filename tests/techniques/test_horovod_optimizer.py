@@ -12,7 +12,7 @@ from course_lib.ranks import RankError, collect
 from course_lib.techniques.collectives import broadcast_state, ring_all_reduce
 from course_lib.techniques.collectives.fusion import fuse, fused_all_reduce, pack, unfuse
 from course_lib.techniques.data_parallel import DistributedOptimizer
-from tests.techniques.regression import data, mse, sgd
+from tests.techniques.least_squares_task import data, mse, sgd
 
 STEPS = 4
 

@@ -22,7 +22,7 @@ from course_lib.techniques.parameter_server import (
     by_range,
     by_tensor,
 )
-from tests.techniques.regression import data, mse, sgd
+from tests.techniques.least_squares_task import data, mse, sgd
 
 STEPS = 10
 MANY = 60.0  # seconds; for a machine with other things to do

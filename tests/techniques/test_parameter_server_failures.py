@@ -25,7 +25,7 @@ from course_lib.techniques.parameter_server import (
     by_range,
 )
 from course_lib.techniques.parameter_server.messages import Kind
-from tests.techniques.regression import mse, sgd
+from tests.techniques.least_squares_task import mse, sgd
 
 MANY = 60.0  # seconds; for a machine with other things to do
 STEPS = 6

@@ -9,7 +9,7 @@ from torch import nn
 
 from course_lib.models import NASTY_MODELS
 from tests.techniques import regression
-from tests.techniques.regression import mse, sgd
+from tests.techniques.least_squares_task import mse, sgd
 
 STEPS, SAMPLES = 10, 60  # 60 samples divide over 1 to 5 ranks
 Parameters = dict[str, torch.Tensor]

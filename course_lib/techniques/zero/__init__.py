@@ -5,7 +5,7 @@ To read in this order:
     flat_shards          many parameters in one buffer, cut into equal shards
     sharded_optimizer    any optimizer of torch, over this rank's pieces
     clipping             the norm of a gradient that nobody has whole
-    training             what the three stages have in common
+    sharded_training     what the three stages have in common
     zero1                optimizer state sharded
     scattered_buckets    gradients reduce-scattered while backward goes on
     zero2                gradients too, bucket by bucket

@@ -23,7 +23,7 @@ from torch.profiler import record_function
 from course_lib.techniques.collectives.torch_compat import reduce_scatter_single
 
 from .flat_shards import FlatShards, by_kind
-from .training import WholeParameters
+from .sharded_training import WholeParameters
 
 
 class Zero1(WholeParameters):

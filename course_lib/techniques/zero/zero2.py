@@ -26,7 +26,7 @@ from course_lib.techniques.collectives.fusion import pack
 from course_lib.techniques.make_optimizer import MakeOptimizer
 
 from .scattered_buckets import ScatteredBucket
-from .training import WholeParameters
+from .sharded_training import WholeParameters
 
 BUCKET_BYTES = 4 * 2**20
 

@@ -31,7 +31,7 @@ from course_lib.techniques.make_optimizer import MakeOptimizer
 
 from .prefetch import Prefetcher
 from .scattered_buckets import ScatteredBucket
-from .training import ShardedTraining
+from .sharded_training import ShardedTraining
 from .unshard_reshard import TrainingState, Unit, blocks, divide, tensors_in
 
 

@@ -12,7 +12,7 @@ from course_lib.observe import Trace
 from course_lib.ranks import collect
 from course_lib.simulate import dgx_a100, replay
 from tests.bench._growth import growing, why
-from tests.bench.row import Measurement, Row
+from tests.bench.measurement import Measurement, Row
 
 _MESSAGES = [2**power for power in range(9, 14)]  # of each rank
 _AT_ONCE = 128

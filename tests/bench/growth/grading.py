@@ -9,7 +9,7 @@ import nbformat
 from course_lib.classroom.grading import grade
 from course_lib.classroom.untouched_notebooks import untouched
 from tests.bench._growth import growing, why
-from tests.bench.row import Measurement, Row, seconds_of
+from tests.bench.measurement import Measurement, Row, seconds_of
 from tests.classroom import tiny
 
 _SUBMISSIONS = (1, 2, 4, 8, 16)

@@ -12,7 +12,7 @@ from course_lib.techniques.pipeline import Pipeline
 from course_lib.techniques.pipeline.partition import cut, layer_costs, split_by_cost
 from course_lib.techniques.schedules import one_f_one_b
 from tests.bench._growth import growing, middle, why
-from tests.bench.row import Measurement, Row, seconds_of
+from tests.bench.measurement import Measurement, Row, seconds_of
 
 _STAGES, _SAMPLES = 2, 4  # samples in a microbatch
 _MICROBATCHES = (1, 2, 4, 8, 16, 32)

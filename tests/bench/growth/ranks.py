@@ -11,7 +11,7 @@ import torch.distributed as dist
 from course_lib.ranks import collect
 from tests.bench._growth import growing, why
 from tests.bench._launchers import in_fresh_process, seconds_of_forks
-from tests.bench.row import Measurement, Row, seconds_of
+from tests.bench.measurement import Measurement, Row, seconds_of
 
 _RANKS = (1, 2, 4, 8, 16, 32, 64)
 _CALLS = 3

@@ -7,7 +7,7 @@ import torch
 from course_lib.ranks import collect
 from course_lib.techniques.collectives import ring_all_reduce
 from tests.bench._growth import growing, middle, why
-from tests.bench.row import Measurement, Row, seconds_of
+from tests.bench.measurement import Measurement, Row, seconds_of
 
 _ROUNDS, _WARM_UP = 9, 2
 _MB = 4

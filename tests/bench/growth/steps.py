@@ -11,7 +11,7 @@ from course_lib.ranks import collect
 from course_lib.techniques.data_parallel import DataParallel
 from course_lib.techniques.zero3 import Zero3
 from tests.bench._growth import growing, middle, why
-from tests.bench.row import Measurement, Row, seconds_of
+from tests.bench.measurement import Measurement, Row, seconds_of
 
 _RANKS = (1, 2, 4, 8)
 _SAMPLES = 4  # per rank

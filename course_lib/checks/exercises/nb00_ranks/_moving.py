@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from course_lib.checks import case_inputs, compare, reference, traffic_limits
+from course_lib.checks import case_inputs, compare_tensors, reference, traffic_limits
 from course_lib.checks.exercise import Case, Clue, Finding
 from course_lib.checks.format_tensor import glimpse_inputs
 from course_lib.text import counted
@@ -64,7 +64,7 @@ def moved_wrongly(
     others = {names.format(i): t for i, t in enumerate(tensors) if i not in (source, rank)}
     if rank != source:
         others["still this rank's own tensor: nothing has been received into it"] = tensors[rank]
-    finding = compare.mismatch(got, reference.moved(tensors[source]), rank, others)
+    finding = compare_tensors.mismatch(got, reference.moved(tensors[source]), rank, others)
     if finding and type(got) is int and got == source != rank:
         likely = (
             f"{finding.likely}. It is {got}, which is what dist.recv returns: the number of the "

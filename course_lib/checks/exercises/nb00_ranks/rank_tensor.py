@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from course_lib.checks import compare, reference
+from course_lib.checks import compare_tensors, reference
 from course_lib.checks.call_answer import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -60,7 +60,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             "0, 1, 2, ... instead of the rank": torch.arange(size, dtype=torch.float32),
         }
         want = reference.moved(filled[rank])
-        if finding := compare.mismatch(got, want, rank, lookalikes):
+        if finding := compare_tensors.mismatch(got, want, rank, lookalikes):
             return finding
     return None
 

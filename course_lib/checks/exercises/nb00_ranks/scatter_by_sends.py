@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import compare, reference, traffic_limits
+from course_lib.checks import compare_tensors, reference, traffic_limits
 from course_lib.checks.call_answer import Call, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -79,7 +79,7 @@ def _wrong_piece(call: Call, rank: int, case: Case) -> Finding | None:
         pieces[rank] + before
     )
     want = reference.moved(pieces[rank])
-    finding = compare.mismatch(call.argument, want, rank, {untouched: before, **others})
+    finding = compare_tensors.mismatch(call.argument, want, rank, {untouched: before, **others})
     if finding is None:
         return None
     likely = finding.likely

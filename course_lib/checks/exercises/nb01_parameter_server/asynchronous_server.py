@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import compare, reference, traffic_limits
+from course_lib.checks import compare_tensors, reference, traffic_limits
 from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -109,7 +109,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         if finding := _wrong_values(case, got, after, turn, worker):
             return finding
     seen = observation.values[0]
-    if compare.mismatch(seen["values"], reference.computed(after[-1]), 0):
+    if compare_tensors.mismatch(seen["values"], reference.computed(after[-1]), 0):
         return Finding(
             "the answers are right, but the tensor `values` does not hold the result: step in "
             "place, with values -= ...",

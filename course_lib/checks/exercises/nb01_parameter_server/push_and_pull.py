@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import compare, reference, traffic_limits
+from course_lib.checks import compare_tensors, reference, traffic_limits
 from course_lib.checks.call_answer import plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -82,7 +82,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     exact = reference.Reference(want, _SLACK * size, torch.float64)
     lookalikes = _lookalikes(data, n, shares)
     for rank, got in enumerate(observation.values):
-        finding = compare.mismatch(got, exact, rank)
+        finding = compare_tensors.mismatch(got, exact, rank)
         if finding is None:
             continue
         if isinstance(got, torch.Tensor) and got.isnan().all():

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import compare, reference, traffic_limits
+from course_lib.checks import compare_tensors, reference, traffic_limits
 from course_lib.checks.call_answer import plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
@@ -92,7 +92,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         return finding
     for rank, got in enumerate(observation.values):
         for name, exact in want.items():
-            finding = compare.mismatch(got[name], reference.computed(exact, _SLACK), rank)
+            finding = compare_tensors.mismatch(got[name], reference.computed(exact, _SLACK), rank)
             if finding:
                 likely = _cause(case, observation, rank, name) or finding.likely
                 return replace(finding, likely=f"parameter {name!r}: {likely}")

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from course_lib.checks import case_inputs, compare, reference, traffic_limits
+from course_lib.checks import case_inputs, compare_tensors, reference, traffic_limits
 from course_lib.checks.call_answer import Call
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Clue, Finding, Observation
@@ -121,14 +121,14 @@ def in_place(
     want = reference.total(own_inputs(case))
     calls: dict[int, Call] = {rank: observation.values[rank] for rank in own_inputs(case)}
     for me, (rank, call) in enumerate(calls.items()):
-        holds = compare.mismatch(call.argument, want, rank)
+        holds = compare_tensors.mismatch(call.argument, want, rank)
         if call.returned is None and holds is None:
             return Finding(
                 "the tensor holds the sum, but your function returned nothing: end it with "
                 "`return tensor`",
                 rank,
             )
-        if finding := compare.mismatch(call.returned, want, rank, lookalikes(me)):
+        if finding := compare_tensors.mismatch(call.returned, want, rank, lookalikes(me)):
             return _shown(finding, case)
         if holds:
             return Finding(
@@ -138,7 +138,7 @@ def in_place(
                 expected=holds.expected,
                 got=holds.got,
             )
-    return compare.ranks_differ({rank: call.argument for rank, call in calls.items()})
+    return compare_tensors.ranks_differ({rank: call.argument for rank, call in calls.items()})
 
 
 def new_tensor(
@@ -150,7 +150,7 @@ def new_tensor(
     """Every rank returned a tensor of its own and left its input alone."""
     for me, (rank, own) in enumerate(own_inputs(case).items()):
         call: Call = observation.values[rank]
-        if finding := compare.mismatch(call.returned, want(me), rank, lookalikes(me)):
+        if finding := compare_tensors.mismatch(call.returned, want(me), rank, lookalikes(me)):
             if call.returned is not None and not torch.equal(call.argument, own):
                 finding = replace(finding, likely=f"{finding.likely}. Your input changed as well")
             return _shown(finding, case)

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
-from course_lib.checks import compare, reference
+from course_lib.checks import compare_tensors, reference
 from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
@@ -146,7 +146,7 @@ def _start(case: Case, observation: Observation) -> Finding | None:
     for rank, seen in enumerate(observation.values):
         for name, tensor in case.data["states"][0].items():
             kind = "parameter" if name in parameters else "buffer"
-            finding = compare.mismatch(
+            finding = compare_tensors.mismatch(
                 seen["started"][name],
                 reference.moved(tensor),
                 rank,
@@ -186,7 +186,9 @@ def _gradients(case: Case, observation: Observation) -> Finding | None:
     for step in range(STEPS):
         for name, tensor in held[0][step].items():
             if tensor is not None and (
-                finding := compare.ranks_differ({r: held[r][step][name] for r in range(len(held))})
+                finding := compare_tensors.ranks_differ(
+                    {r: held[r][step][name] for r in range(len(held))}
+                )
             ):
                 return finding
     return None
@@ -198,7 +200,7 @@ def _gradient(got: Any, want: reference.Reference | None, rank: int) -> Finding 
         return None if got is None else Finding(likely, rank)
     if got is None:
         return Finding("it is gone: synchronize must leave the average in .grad", rank, got="None")
-    n, finding = len(want.parts), compare.mismatch(got, want, rank)
+    n, finding = len(want.parts), compare_tensors.mismatch(got, want, rank)
     if finding and ((got.double() - want.parts[rank]).abs() <= want.tolerance).all():
         return replace(finding, likely="this is the rank's own gradient, which nobody averaged")
     if finding and ((got.double() * n - want.parts[rank]).abs() <= n * want.tolerance).all():

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import case_inputs, compare, reference
+from course_lib.checks import case_inputs, compare_tensors, reference
 from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
@@ -127,7 +127,9 @@ def _values(case: Case, observation: Observation) -> Finding | None:
         seen = observation.values[rank]
         for index, tensors in enumerate(case.data["tensors"]):
             own = dict(enumerate(tensors))
-            if finding := compare.mismatch(seen["tensors"][index], reference.total(own), rank):
+            if finding := compare_tensors.mismatch(
+                seen["tensors"][index], reference.total(own), rank
+            ):
                 likely = f"tensor {index} of the list: {finding.likely}"
                 if _is_returned(seen["returned"], index, reference.total(own), rank):
                     likely = (
@@ -146,7 +148,7 @@ def _is_returned(returned: Any, index: int, want: reference.Reference, rank: int
     return (
         isinstance(returned, list | tuple)
         and len(returned) > index
-        and compare.mismatch(returned[index], want, rank) is None
+        and compare_tensors.mismatch(returned[index], want, rank) is None
     )
 
 
@@ -210,7 +212,7 @@ def packed(sizes: list[tuple[int, torch.dtype]], room: int) -> int:
 def _replicas(case: Case, observation: Observation) -> Finding | None:
     for index in range(len(case.data["tensors"])):
         held = {rank: observation.values[rank]["tensors"][index] for rank in range(case.world_size)}
-        if finding := compare.ranks_differ(held):
+        if finding := compare_tensors.ranks_differ(held):
             return finding
     return None
 

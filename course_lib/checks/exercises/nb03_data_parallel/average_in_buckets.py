@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
-from course_lib.checks import compare
+from course_lib.checks import compare_tensors
 from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
@@ -202,7 +202,7 @@ def _values(case: Case, observation: Observation) -> Finding | None:
         for name in exact:
             tensors = {rank: grads[name] for rank, grads in enumerate(held)}
             if all(t is not None for t in tensors.values()) and (
-                finding := compare.ranks_differ(tensors)
+                finding := compare_tensors.ranks_differ(tensors)
             ):
                 return finding
         state = _stepped(model, state, exact)

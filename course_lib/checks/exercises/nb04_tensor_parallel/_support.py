@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.profiler import record_function
 
-from course_lib.checks import compare
+from course_lib.checks import compare_tensors
 from course_lib.checks.call_answer import plain
 from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.checks.exercises._operations import Operations
@@ -95,7 +95,7 @@ def wrong_values(case: Case, observation: Observation, exact: Exact) -> Finding 
     """The outputs of all ranks, then the gradients of all leaves, against one process."""
     for rank, seen in enumerate(observation.values):
         looks = exact.looks[rank] if exact.looks else {}
-        if finding := compare.computed(seen["output"], exact.outputs[rank], rank, looks):
+        if finding := compare_tensors.computed(seen["output"], exact.outputs[rank], rank, looks):
             return finding
         if seen["changed"]:
             return Finding(
@@ -123,12 +123,12 @@ def _wrong_gradient(
             "does a backward return nothing?"
         )
         return Finding(f"{title}: there is none, {likely}", rank, got="None")
-    finding = compare.computed(got, wanted, rank, looks)
+    finding = compare_tensors.computed(got, wanted, rank, looks)
     if finding is None:
         return None
     if (
         ranks > 1
-        and compare.alike(got, wanted * ranks)
+        and compare_tensors.alike(got, wanted * ranks)
         and not finding.likely.startswith("this is")
     ):
         likely = (

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from course_lib.checks import compare, reference, tolerance
+from course_lib.checks import compare_tensors, reference, tolerance
 from course_lib.checks.call_answer import kind_of
 from course_lib.checks.exercise import Case, Finding
 from course_lib.checks.profiler_labels import label_of, moment
@@ -191,7 +191,7 @@ def wrong_gradient(
         return Finding(likely, rank, got="None")
     largest = tolerance.largest(each for each in gradients[rank].values() if each is not None)
     want = reference.computed(exact, _ROUNDING, largest, got.dtype)
-    finding = compare.mismatch(got, want, rank)
+    finding = compare_tensors.mismatch(got, want, rank)
     if finding is None:
         return None
     if got.isnan().any():

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.profiler import record_function
 
-from course_lib.checks import compare, reference
+from course_lib.checks import compare_tensors, reference
 from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.exercise import Case, Finding, Observation
 from course_lib.checks.exercises._training import (
@@ -142,7 +142,7 @@ def wrong_training(case: Case, observation: Observation) -> Finding | None:
     for rank, seen in enumerate(observation.values):
         for name, want in wanted.start.items():
             looks = {"the rank's own start": case.data["states"][rank][name]} if rank else {}
-            if finding := compare.mismatch(seen["started"][name], moved(want), rank, looks):
+            if finding := compare_tensors.mismatch(seen["started"][name], moved(want), rank, looks):
                 likely = (
                     f"before the first step {name!r} is not rank 0's ({finding.likely}): broadcast "
                     "every parameter, frozen ones too"
@@ -165,7 +165,7 @@ def wrong_training(case: Case, observation: Observation) -> Finding | None:
             for name, want in wanted.after[step].items():
                 looks = {"what it was before this step, so nobody updated it": before[name]}
                 got = seen["after"][step][name]
-                if finding := compare.mismatch(got, reference.computed(want), rank, looks):
+                if finding := compare_tensors.mismatch(got, reference.computed(want), rank, looks):
                     known = _known_mistake(case, observation, wanted, step)
                     title = f"step {step}, {name!r} after it: {known or finding.likely}"
                     return Finding(title, rank, expected=finding.expected, got=finding.got)
@@ -213,7 +213,7 @@ def _end_left_out(case: Case, observation: Observation, wanted: OneProcess) -> s
     before = _row(case, wanted.start, 1)
     if whole == len(row) or not torch.equal(got[whole:], before[whole:]):
         return ""
-    if compare.mismatch(got[:whole], reference.computed(row[:whole]), 0):
+    if compare_tensors.mismatch(got[:whole], reference.computed(row[:whole]), 0):
         return ""
     return (
         f"the last of all elements were not updated: {n} ranks do not divide {len(row)}, so fill "

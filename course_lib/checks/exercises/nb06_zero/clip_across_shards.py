@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib.checks import compare, reference
+from course_lib.checks import compare_tensors, reference
 from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
@@ -171,7 +171,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 want = gradient.double() * factor
                 looks = {"the gradient as it was, not clipped": gradient} if factor < 1 else {}
                 scaled = reference.computed(want, relative, scale=0, dtype=gradient.dtype)
-                finding = compare.mismatch(seen[kind][number_], scaled, rank, looks)
+                finding = compare_tensors.mismatch(seen[kind][number_], scaled, rank, looks)
                 if finding:
                     likely = f"the gradient of {kind}[{number_}]: {finding.likely}"
                     if factor == 1:

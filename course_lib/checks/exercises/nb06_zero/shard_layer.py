@@ -17,7 +17,7 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.profiler import record_function
 
-from course_lib.checks import compare, reference, traffic_limits
+from course_lib.checks import compare_tensors, reference, traffic_limits
 from course_lib.checks.call_answer import kind_of
 from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -188,7 +188,7 @@ def _form(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
         )
     flat = _flat(case)
     looks = {f"the shard of rank {r}": flat[r] for r in range(case.world_size) if r != rank}
-    if finding := compare.mismatch(seen["shard"], moved(flat[rank]), rank, looks):
+    if finding := compare_tensors.mismatch(seen["shard"], moved(flat[rank]), rank, looks):
         likely = f"the shard at the start: {finding.likely}"
         return Finding(likely, rank, expected=finding.expected, got=finding.got)
     if "handle" in seen:
@@ -246,7 +246,7 @@ def _memory(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
 def _use(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
     state, flat = case.data["state"], _flat(case)
     for name, got in seen["gathered"].items():
-        if finding := compare.mismatch(got, moved(state[name]), rank):
+        if finding := compare_tensors.mismatch(got, moved(state[name]), rank):
             likely = f"{name!r} after the first gather: {finding.likely}"
             return Finding(likely, rank, expected=finding.expected, got=finding.got)
     if seen["full"] > flat.nbytes:
@@ -273,7 +273,7 @@ def _use(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
         "x_grad": state["weight"].sum(0).expand_as(x),
     }
     for what, want in wants.items():
-        if finding := compare.mismatch(seen[what], reference.computed(want.clone()), rank):
+        if finding := compare_tensors.mismatch(seen[what], reference.computed(want.clone()), rank):
             name = "the weight" if what == "weight_grad" else "the layer's input"
             likely = (
                 f"the gradient of {name}, from a backward after the second gather: {finding.likely}"
@@ -285,7 +285,7 @@ def _use(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
         want = updated[start : start + before.numel()].view_as(before)
         start += before.numel()
         looks = {"what it was before the shards changed": before}
-        if finding := compare.mismatch(
+        if finding := compare_tensors.mismatch(
             seen["updated"][name], reference.computed(want), rank, looks
         ):
             likely = f"{name!r}, gathered after the shards were updated: {finding.likely}"

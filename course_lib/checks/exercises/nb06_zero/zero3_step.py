@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from course_lib.checks import compare, reference, traffic_limits
+from course_lib.checks import compare_tensors, reference, traffic_limits
 from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract, Waits
 from course_lib.checks.exercise import Case, Clue, Exercise, Finding, Observation
@@ -133,7 +133,7 @@ def _values(case: Case, observation: Observation) -> Finding | None:
             title = f"layer {number_}: shard.grad"
             if got is None:
                 return Finding(f"{title} is None: call unit.reduce() after its backward", rank)
-            if finding := compare.mismatch(got, reference.computed(want), rank):
+            if finding := compare_tensors.mismatch(got, reference.computed(want), rank):
                 likely = f"{title}: {finding.likely}"
                 return Finding(likely, rank, expected=finding.expected, got=finding.got)
         loss, due = number(seen["returned"]), losses[rank].item()

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from course_lib.checks import compare, reference
+from course_lib.checks import compare_tensors, reference
 from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -137,7 +137,9 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         kind = kind_of(seen["output"])
         return Finding("return the output of the last layer", expected="a tensor", got=kind)
     looks = _output_looks(case, seen)
-    if finding := compare.mismatch(seen["output"], reference.computed(output.detach()), 0, looks):
+    if finding := compare_tensors.mismatch(
+        seen["output"], reference.computed(output.detach()), 0, looks
+    ):
         return Finding(f"the output: {finding.likely}", expected=finding.expected, got=finding.got)
     if "cut" in seen:
         return Finding(
@@ -154,7 +156,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         want, got = reference.gradient(layer.linear.weight), seen["grads"][number]
         if got is None:
             return Finding(f"layer {number} got no gradient: backward must run its segment again")
-        if finding := compare.mismatch(got, reference.computed(want), 0):
+        if finding := compare_tensors.mismatch(got, reference.computed(want), 0):
             return Finding(
                 f"the gradient of layer {number}: {_cause(case, seen) or finding.likely}",
                 expected=finding.expected,
@@ -162,7 +164,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             )
     if not case.data["batch"]:
         want = reference.gradient(x)
-        if seen["x"] is None or compare.mismatch(seen["x"], reference.computed(want), 0):
+        if seen["x"] is None or compare_tensors.mismatch(seen["x"], reference.computed(want), 0):
             return Finding("the gradient of x is missing or wrong: the first segment passes it on")
     return _structure(case, seen)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from course_lib.checks import compare, reference, tolerance
+from course_lib.checks import compare_tensors, reference, tolerance
 from course_lib.checks.call_answer import kind_of
 from course_lib.checks.case_inputs import normal
 from course_lib.checks.exercise import Finding
@@ -135,7 +135,7 @@ def differs(
     if isinstance(got, torch.Tensor) and bool(got.isnan().any()) and got.shape == wanted.shape:
         return _not_a_number(name, got, wanted, rank, blind)
     exact = reference.computed(wanted, _ROUNDING[dtype], dtype=dtype)
-    finding = compare.mismatch(_shown(got), replace(exact, value=_shown(wanted)), rank)
+    finding = compare_tensors.mismatch(_shown(got), replace(exact, value=_shown(wanted)), rank)
     if finding is None:
         return None
     fits = [why for why, other in looks().items() if _is(got, other, dtype)]

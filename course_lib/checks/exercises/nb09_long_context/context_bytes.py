@@ -9,7 +9,7 @@ context_bytes(tokens, n, heads, kv_heads, head_size, element_size) -> (ring, all
 import random
 from typing import Any
 
-from course_lib.checks import byte_formulas, compare
+from course_lib.checks import byte_formulas, compare_tensors
 from course_lib.checks.call_answer import plain, shown
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -56,7 +56,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         causes = _causes(way, exact, *case.data["size"])
         finding = byte_formulas.differs(mine, exact, causes, _rule(way, case.data["size"][1]))
         if finding:
-            return compare.titled(way, finding)
+            return compare_tensors.titled(way, finding)
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import compare, reference, traffic_limits
+from course_lib.checks import compare_tensors, reference, traffic_limits
 from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.case_inputs import spread
 from course_lib.checks.contract import POINT_TO_POINT, Contract
@@ -63,7 +63,9 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 if other != index and one.shape == tensor.shape
             }
             fitting = {why: t for why, t in looks.items() if not torch.equal(t, tensor)}
-            if finding := compare.mismatch(got[index], reference.moved(tensor), rank, fitting):
+            if finding := compare_tensors.mismatch(
+                got[index], reference.moved(tensor), rank, fitting
+            ):
                 return finding
         nbytes = sum(t.nbytes for t in inputs[rank]) if n > 1 else 0
         rule = "each tensor once, to the next rank"

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib.checks import compare
+from course_lib.checks import compare_tensors
 from course_lib.checks.call_answer import plain
 from course_lib.checks.case_inputs import normal
 from course_lib.checks.contract import Contract
@@ -88,8 +88,8 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
                 "are on all ranks": torch.stack([parts[r] for r in _replicas(case, rank)]).sum(0)
                 / n,
             }
-            if finding := compare.computed(got, total / n, rank, looks):
-                return compare.titled(f"dense parameter {i}", finding)
+            if finding := compare_tensors.computed(got, total / n, rank, looks):
+                return compare_tensors.titled(f"dense parameter {i}", finding)
     for rank, seen in enumerate(observation.values):
         for i, got in enumerate(seen["experts"]):
             if finding := _wrong_expert(case, got, i, rank):
@@ -117,7 +117,9 @@ def _wrong_expert(case: Case, got: Any, i: int, rank: int) -> Finding | None:
         if len(replicas) == n
         else _of_experts(case, all_parts, replicas)
     )
-    return compare.titled(f"expert parameter {i}", compare.computed(got, total / n, rank, looks))
+    return compare_tensors.titled(
+        f"expert parameter {i}", compare_tensors.computed(got, total / n, rank, looks)
+    )
 
 
 def _own(gradient: torch.Tensor, n: int) -> dict[str, torch.Tensor]:

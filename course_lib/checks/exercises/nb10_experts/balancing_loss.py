@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch.profiler import record_function
 
-from course_lib.checks import compare
+from course_lib.checks import compare_tensors
 from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.case_inputs import normal
 from course_lib.checks.contract import Contract
@@ -121,9 +121,11 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             ),
         }
         looks = {
-            name: each for name, each in looks.items() if not compare.alike(each, want, _ROUNDING)
+            name: each
+            for name, each in looks.items()
+            if not compare_tensors.alike(each, want, _ROUNDING)
         }
-        if finding := compare.computed(loss.reshape(()), want, rank, looks, _ROUNDING):
+        if finding := compare_tensors.computed(loss.reshape(()), want, rank, looks, _ROUNDING):
             return finding
     for rank, seen in enumerate(observation.values):
         if finding := _wrong_gradient(case, seen["gradient"], rank, f):
@@ -142,7 +144,9 @@ def _wrong_gradient(case: Case, got: Any, rank: int, f: torch.Tensor) -> Finding
             got="None",
         )
     assert logits.grad is not None
-    return compare.titled(title, compare.computed(got, logits.grad, rank, {}, _ROUNDING))
+    return compare_tensors.titled(
+        title, compare_tensors.computed(got, logits.grad, rank, {}, _ROUNDING)
+    )
 
 
 def _bytes(observation: Observation, n: int, number: int) -> Finding | None:

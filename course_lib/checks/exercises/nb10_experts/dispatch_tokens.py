@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import compare
+from course_lib.checks import compare_tensors
 from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.case_inputs import normal
 from course_lib.checks.contract import Contract
@@ -190,8 +190,8 @@ def _wrong_rows(case: Case, seen: dict[str, Any], rank: int) -> Finding | None:
             )
         }
     want = rows(arrivals)
-    if finding := compare.computed(seen["rows"], want, rank, looks):
-        return compare.titled("rows", finding)
+    if finding := compare_tensors.computed(seen["rows"], want, rank, looks):
+        return compare_tensors.titled("rows", finding)
     mine = data["number"] // n
     wanted = [
         len(assignments(data["experts"], expert))
@@ -232,8 +232,8 @@ def _wrong_way_back(case: Case, seen: dict[str, Any], rank: int) -> Finding | No
             sent.flatten(0, 1)[order].view(outputs.shape)
         ),
     }
-    if finding := compare.computed(seen["back"], outputs, rank, looks):
-        return compare.titled("the rows are right, but not what back returns", finding)
+    if finding := compare_tensors.computed(seen["back"], outputs, rank, looks):
+        return compare_tensors.titled("the rows are right, but not what back returns", finding)
     gradient = (data["weights"][rank] * factors).sum(1)
     gradient = gradient[:, :_WIDTH] + gradient[:, _WIDTH:]
     if seen["gradient"] is None:
@@ -244,7 +244,7 @@ def _wrong_way_back(case: Case, seen: dict[str, Any], rank: int) -> Finding | No
             got="None",
         )
     title = "rows and outputs are right, but not the gradient of x"
-    return compare.titled(title, compare.computed(seen["gradient"], gradient, rank))
+    return compare_tensors.titled(title, compare_tensors.computed(seen["gradient"], gradient, rank))
 
 
 def _sorted_again(case: Case, rank: int) -> torch.Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from course_lib.checks import compare, reference, traffic_limits
+from course_lib.checks import compare_tensors, reference, traffic_limits
 from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -80,12 +80,14 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             ),
         }
         want = reference.moved(torch.cat(parts))
-        if finding := compare.mismatch(answered[0], _typed(want, inputs[rank].dtype), rank, looks):
+        if finding := compare_tensors.mismatch(
+            answered[0], _typed(want, inputs[rank].dtype), rank, looks
+        ):
             return finding
         received = torch.tensor([table[r][rank] for r in range(n)])
         looks = {"what this rank sends, not what it receives": torch.tensor(table[rank])}
-        if finding := compare.mismatch(answered[1], reference.moved(received), rank, looks):
-            return compare.titled("the rows are right, but not their counts", finding)
+        if finding := compare_tensors.mismatch(answered[1], reference.moved(received), rank, looks):
+            return compare_tensors.titled("the rows are right, but not their counts", finding)
     return _bytes(case, observation)
 
 

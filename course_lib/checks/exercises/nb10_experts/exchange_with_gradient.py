@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.profiler import record_function
 
-from course_lib.checks import compare
+from course_lib.checks import compare_tensors
 from course_lib.checks.call_answer import plain
 from course_lib.checks.case_inputs import normal
 from course_lib.checks.contract import Contract
@@ -83,7 +83,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             "this rank's own rows": rows[rank],
             "the right rows, from the last rank to the first": torch.cat(parts[::-1]),
         }
-        if finding := compare.computed(seen["output"], torch.cat(parts), rank, looks):
+        if finding := compare_tensors.computed(seen["output"], torch.cat(parts), rank, looks):
             return finding
     for rank, seen in enumerate(observation.values):
         if finding := _wrong_gradient(seen, [back(rank, s) for s in range(n)], rank):
@@ -114,7 +114,9 @@ def _wrong_gradient(seen: dict[str, Any], parts: list[torch.Tensor], rank: int) 
         ),
     }
     several = looks if len(parts) > 1 else {}
-    return compare.titled(title, compare.computed(got, torch.cat(parts), rank, several))
+    return compare_tensors.titled(
+        title, compare_tensors.computed(got, torch.cat(parts), rank, several)
+    )
 
 
 def _bytes(case: Case, observation: Observation) -> Finding | None:

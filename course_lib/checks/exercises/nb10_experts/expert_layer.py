@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from course_lib.checks import compare, traffic_limits
+from course_lib.checks import compare_tensors, traffic_limits
 from course_lib.checks.call_answer import plain
 from course_lib.checks.case_inputs import normal
 from course_lib.checks.contract import Contract
@@ -84,7 +84,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
         (output * loss).sum().backward()
     for rank, seen in enumerate(observation.values):
         looks = _looks(case, leaves, rank)
-        if finding := compare.computed(seen["output"], outputs[rank].detach(), rank, looks):
+        if finding := compare_tensors.computed(seen["output"], outputs[rank].detach(), rank, looks):
             return finding
     for rank, seen in enumerate(observation.values):
         names = ["x", "weights"]
@@ -188,7 +188,7 @@ def _wrong_gradient(name: str, leaf: torch.Tensor, got: Any, rank: int) -> Findi
     if got is None:
         cut = "is it cut off, by a detach() or by a collective outside of autograd's graph?"
         return Finding(f"{title}: there is none, {cut}", rank, got="None")
-    return compare.titled(title, compare.computed(got, wanted, rank))
+    return compare_tensors.titled(title, compare_tensors.computed(got, wanted, rank))
 
 
 EXERCISE = Exercise(

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from course_lib.checks import compare, reference
+from course_lib.checks import compare_tensors, reference
 from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.case_inputs import normal
 from course_lib.checks.contract import Contract
@@ -85,13 +85,15 @@ def _wrong_experts(got: Any, experts: torch.Tensor, logits: torch.Tensor) -> Fin
             experts.sort(1).values
         ),
     }
-    return compare.titled("experts", compare.mismatch(got, reference.moved(experts), 0, looks))
+    return compare_tensors.titled(
+        "experts", compare_tensors.mismatch(got, reference.moved(experts), 0, looks)
+    )
 
 
 def _wrong_weights(
     got: Any, weights: torch.Tensor, looks: dict[str, torch.Tensor]
 ) -> Finding | None:
-    return compare.titled("weights", compare.computed(got, weights, 0, looks))
+    return compare_tensors.titled("weights", compare_tensors.computed(got, weights, 0, looks))
 
 
 def _looks(logits: torch.Tensor, experts: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -127,7 +129,9 @@ def _wrong_counts(got: Any, experts: torch.Tensor, number: int) -> Finding | Non
             experts[:, 0], minlength=number
         )
     }
-    return compare.titled("counts", compare.mismatch(got, reference.moved(counts), 0, looks))
+    return compare_tensors.titled(
+        "counts", compare_tensors.mismatch(got, reference.moved(counts), 0, looks)
+    )
 
 
 def _wrong_gradient(got: Any, logits: torch.Tensor, k: int) -> Finding | None:
@@ -137,7 +141,7 @@ def _wrong_gradient(got: Any, logits: torch.Tensor, k: int) -> Finding | None:
             "gradient only",
             got="no gradient",
         )
-    finding = compare.computed(got, reference.gradient(logits), 0)
+    finding = compare_tensors.computed(got, reference.gradient(logits), 0)
     title = "the weights are right, but not the gradient that they hand to the logits"
     return finding and Finding(title, expected=finding.expected, got=finding.got)
 

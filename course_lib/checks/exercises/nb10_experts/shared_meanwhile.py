@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch.profiler import record_function
 
-from course_lib.checks import compare
+from course_lib.checks import compare_tensors
 from course_lib.checks.call_answer import kind_of, plain
 from course_lib.checks.case_inputs import normal
 from course_lib.checks.contract import Contract, Waits
@@ -95,11 +95,13 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             "the rows themselves, without experts": case.data["rows"][rank],
         }
         want = _outputs(case, rank)
-        if finding := compare.titled("returned", compare.computed(answered[0], want, rank, looks)):
+        if finding := compare_tensors.titled(
+            "returned", compare_tensors.computed(answered[0], want, rank, looks)
+        ):
             return finding
         looks = {"only the first one's part": x * first, "only the second one's part": x * second}
-        if finding := compare.titled(
-            "own", compare.computed(answered[1], x * (first + second), rank, looks)
+        if finding := compare_tensors.titled(
+            "own", compare_tensors.computed(answered[1], x * (first + second), rank, looks)
         ):
             return finding
     for rank, seen in enumerate(observation.values):

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from course_lib.checks import compare, reference
+from course_lib.checks import compare_tensors, reference
 from course_lib.checks.call_answer import plain
 from course_lib.checks.contract import Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -97,7 +97,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
             experts, math.ceil(factor * tokens / number), by_choice
         ),
     }
-    return compare.mismatch(got, _exactly(kept), 0, looks)
+    return compare_tensors.mismatch(got, _exactly(kept), 0, looks)
 
 
 def _exactly(kept: torch.Tensor) -> reference.Reference:

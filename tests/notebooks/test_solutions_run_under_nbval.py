@@ -3,7 +3,7 @@
 nbval does: it makes a test of each cell of solutions/*.ipynb, which pytest shows by the notebook's
 name, and a check's by its exercise (`course_lib/classroom/nbval_plugin.py`). Here it is made sure
 that it does so for all of them. That nbval notices what goes wrong is tested in
-`test_nbval_catches_failures.py`; untouched notebooks are run in `test_stored_notebooks.py`.
+`test_nbval_catches_failures.py`; untouched notebooks are run in `test_untouched_notebooks.py`.
 """
 
 import re
