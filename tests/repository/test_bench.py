@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.bench import __main__ as command
-from tests.bench import _launchers, _publishing, row
+from tests.bench import _launchers, _publishing, measurement
 from tests.bench._growth import growing, why
 from tests.bench._runs import as_json, side_by_side
 from tests.bench.measurement import Measurement, Row, paired
@@ -22,7 +22,7 @@ PAGES = (_publishing.PAGE, "README.md")
 def clock(monkeypatch):
     """A clock that stands still until it is set on."""
     now = [0.0]
-    monkeypatch.setattr(row.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(measurement.time, "perf_counter", lambda: now[0])
 
     def advance(seconds: float) -> None:
         now[0] += seconds
