@@ -55,6 +55,7 @@ from course_lib.simulate import (
 from course_lib.techniques.activation_checkpointing import checkpoint_every
 from course_lib.techniques.mixed_precision import LossScaler, MixedPrecision
 from course_lib.text import table
+from course_lib.views.gantt_chart import gantt_chart
 from course_lib.views.grouped_bars import grouped_bars
 from course_lib.views.loss_curves import loss_curves
 from course_lib.views.memory_bars import memory_bars
@@ -129,8 +130,8 @@ print("your guess:", guessed(guess_sum))
 # 16 bits, and the optimizer has fp32 copies of the parameters, the **master weights**, in which
 # small updates add up.
 #
-# **Predict.** In fp32 a parameter takes 4 bytes, its gradient 4, and Adam's two averages 8. How
-# many does each of the three take with master weights, which belong to the optimizer?
+# **Predict.** In fp32 a parameter takes 4 bytes, its gradient 4, and the optimizer 8 (Adam's two
+# averages). With master weights, which the optimizer has, how many bytes does each of them take?
 
 # %%
 ### BEGIN SOLUTION
@@ -424,7 +425,7 @@ grouped_bars(
     {name: {"seconds": seconds} for name, seconds in took.items()},
     "a step of GPT-2, offloaded: what crosses the bus, and a V100 at 40 % of its peak",
     "seconds",
-    "{:.2f} s".format,
+    "{:.2g} s".format,
 )
 
 # %% [markdown]
@@ -570,7 +571,7 @@ grouped_bars(
     grown,
     "operations on top of those without checkpointing",
     "% more operations",
-    "{:.1f} %".format,
+    "{:.3g} %".format,
 )
 
 # %% [markdown]
@@ -731,21 +732,26 @@ for method in METHODS:
     recorded[method] = run.trace, compute
 
 
-def step_time(method, ratio):
-    """A step, in units of pure computation, where an all-reduce takes 1/ratio of that."""
-    computing = 3 * LAYERS
+COMPUTING = 3 * LAYERS  # units of time
+
+
+def replayed(method, ratio):
+    """A step on a network where an all-reduce takes 1/ratio of the computation."""
     nbytes = 4 * LAYERS * ELEMENTS
-    bandwidth = 2 * (RANKS - 1) / RANKS * nbytes / (computing / ratio)
+    bandwidth = 2 * (RANKS - 1) / RANKS * nbytes / (COMPUTING / ratio)
     cluster = replace(dgx_a100, inside=Link("a network", 0, bandwidth))
     trace, compute = recorded[method]
-    return replay(trace, cluster, compute=compute).makespan / computing
+    return replay(trace, cluster, compute=compute)
 
 
 print("your guess:", guessed(guess_ratio))
 RATIOS = [0.25, 0.5, 1, 1.5, 2, 3, 4, 8, 16]
 ratio_curves(
     RATIOS,
-    {method: [step_time(method, ratio) for ratio in RATIOS] for method in METHODS},
+    {
+        method: [replayed(method, ratio).makespan / COMPUTING for ratio in RATIOS]
+        for method in METHODS
+    },
     xlabel="computation / all-reduce",
     ylabel="step / computation",
     title="a step in units of its pure computation: at 1, all messages hide behind it",
@@ -753,11 +759,17 @@ ratio_curves(
 )
 
 # %% [markdown]
+# The same replays at a ratio of 1.6, with what is sent (green) below what is computed:
+
+# %%
+gantt_chart({method: replayed(method, 1.6) for method in METHODS})
+
+# %% [markdown]
 # **Explain.** From a ratio of 1.5 on both methods are close to 1.00. Data parallelism has one
 # all-reduce to hide, and two thirds of the computation (backward) to hide it behind. ZeRO-3 has
 # half an all-reduce (a gather) to hide behind the forward third, and a whole one (a gather and a
 # reduce-scatter) behind the backward two thirds: the same ratio in both. What is left above 1.00
-# are the messages at the two ends, while nothing runs.
+# are messages while nothing runs: the last gradients, and in ZeRO-3 the first gather of each pass.
 #
 # Below 1.5 the network decides, and ZeRO-3 takes up to 1.5 times as long. Kept from forward to
 # backward it is even a little faster than data parallelism: its gathers run behind the *forward*
@@ -781,26 +793,42 @@ for per_step in (1_000, 4_000, 5_000, 16_000, 64_000):
 #
 # ### Which one, for this model and these machines?
 #
-# Time to choose. Of each of six jobs, the first table says in GB what fills a device: the states
-# without ZeRO, and the activations of its own sequences, by what is recomputed. The second table
-# has seconds of a step: a device's computation, one pass of the model through its network, and the
-# update on a host for all devices that it has, if it is offloaded. (Activations are counted as in
-# Korthikanti et al. 2022: 34 bytes per token and unit of width in a layer, with dropout masks, and
-# the attention matrices besides. Section 1's count, 12 numbers or 24 bytes, is rougher.)
+# Time to choose. Here are six jobs, of which none fits as it is. The first table says in GB what a
+# device has, what the states need without ZeRO, and what the activations of its own sequences need
+# if none of them are recomputed, the attention matrices (selective), or all (full). The second
+# table has seconds of a step: a device's computation, one pass of the model through its network,
+# and, if it is offloaded, the update on a host for all devices that the host has. (Activations are
+# counted as in Korthikanti et al. 2022: 34 bytes per token and unit of width in a layer, with
+# dropout masks, and the attention matrices besides. Section 1's count, 12 numbers or 24 bytes, is
+# rougher.)
 
 # %%
 from course_lib.simulate import memory_choices
 
-in_gb = [["GB", "a device", "states", "activations", "selective", "full"]]
+in_gb = [["GB", "a device", "states", "none", "selective", "full"]]
 in_seconds = [["seconds", "computing", "one pass", "update on the host"]]
+as_they_are = {}
 for number, (name, job) in enumerate(memory_choices.JOBS.items(), 1):
-    title = f"{number}  {name}"
+    title = f"{number}: {name}"
     activations = [job.layers * job.activations[way] for way in ("none", "selective", "full")]
     needed = [job.memory, 16 * job.layers * job.parameters, *activations]
     in_gb.append([title, *(f"{n / 1e9:.0f}" for n in needed)])
     took = [3 * job.forward, job.one_pass, job.on_host]
     in_seconds.append([title, *(f"{job.layers * seconds:.2f}" for seconds in took)])
+    parameters = job.layers * job.parameters / job.memory
+    as_they_are[title] = {
+        "parameters": 2 * parameters,
+        "gradients": 2 * parameters,
+        "optimizer": 12 * parameters,
+        "activations": activations[0] / job.memory,
+    }
 print(table(in_gb), table(in_seconds), sep="\n\n")
+stacked_bars(
+    as_they_are,
+    "times the memory of a device",
+    "six jobs without ZeRO, nothing offloaded, nothing recomputed: what fits is at most 1",
+    "{:.2g}".format,
+)
 
 # %% [markdown]
 # **Predict.** For which of the six (1 to 6) is it best to offload? For which to recompute
@@ -877,7 +905,7 @@ def decisions(choose):
         zero, offload, recompute = choose(asked, seconds)
         where = "on the host" if offload else "on the device"
         took = f"{seconds(zero, offload, recompute):.2f} s"
-        chosen.append([f"{number}  {name}", f"ZeRO-{zero}", where, recompute, took])
+        chosen.append([f"{number}: {name}", f"ZeRO-{zero}", where, recompute, took])
     print(table(chosen, left=4))
 
 

@@ -17,7 +17,7 @@ def step_times(
     """Bars end at the quickest round of each step, black lines at the median.
 
     seconds  {name: one number per round}; both are divided by the quickest round of the first
-    counted  operations of each step over those of the first, drawn as diamonds
+    counted  operations of each step over those of the first, drawn as dots
     """
     if not seconds:
         raise ValueError("there are 0 steps to compare, at least 1")
