@@ -5,7 +5,7 @@ In the order in which to read, each line by itself:
     a call          run_ranks, and magic for %%ranks; devices, results
     on its way      serialization, unsendable; run_directory for the folder through which all speak
     the processes   spawn_ranks, launcher_client, prctl; rank_process is the life of one
-    meanwhile       watchdog, deadlock_detection; captured_output for what they print,
+    meanwhile       watchdog, hang_detection; captured_output for what they print,
                     torch_warnings, progress
     at its end      collect_results, errors, shared_failure; recorder_warnings
     a report        failure_report, diagnosis for why ranks are stuck

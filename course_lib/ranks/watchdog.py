@@ -14,7 +14,7 @@ from typing import Any
 
 from course_lib.observe import Frame
 
-from .deadlock_detection import DeadlockDetector, size_of
+from .hang_detection import HangDetector, size_of
 from .launcher_client import Launcher, LauncherEnded
 from .progress import Bar
 from .run_directory import RunDir
@@ -64,7 +64,7 @@ class Watch:
         self.pids: dict[int, int] = {}
         self.bar = Bar(world_size)
         self.ended = False
-        self.detector = DeadlockDetector(run_dir, self.pids, observed, self._stack)
+        self.detector = HangDetector(run_dir, self.pids, observed, self._stack)
 
     def until_over(self, timeout: float) -> Outcome:
         deadline = time.monotonic() + timeout + _START

@@ -6,8 +6,8 @@ In the order in which to read, each line by itself:
     collectives    costs, collectives_on_cluster; data_parallel and convnets for a step that
                    overlaps
     models         transformer, mixture_of_experts, models
-    memory         memory_formulas, offload; memory_calculators for what DeepSpeed and Megatron
-                   print
+    memory         memory_formulas, offload; framework_memory_estimates for what DeepSpeed and
+                   Megatron print
     schedules      engine, pipeline; blocking_sends for sends that wait
     decisions      memory_choices, pipeline_choices: all ways to run a job, and what each costs
     recordings     rank_programs, recorded_transfers, replaying

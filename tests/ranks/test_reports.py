@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from course_lib.checks import check
 from course_lib.ranks import RankError, RankInterrupt, RankTimeout, collect, run_ranks
-from course_lib.ranks.deadlock_detection import DeadlockDetector
+from course_lib.ranks.hang_detection import HangDetector
 from course_lib.ranks.wording import ranks_text
 from tests.ranks.leaping_clock import SECONDS, leap_when, only_one_runs
 
@@ -465,7 +465,7 @@ def test_a_deadlock_is_called_one_by_an_interrupt_too(monkeypatch) -> None:
             raise KeyboardInterrupt
         return False
 
-    monkeypatch.setattr(DeadlockDetector, "deadlocked", interrupted)
+    monkeypatch.setattr(HangDetector, "deadlocked", interrupted)
     with pytest.raises(RankInterrupt) as caught:
         collect(lambda: dist.recv(torch.ones(1), 1 - dist.get_rank()), 2)
     report = joined(caught.value.report)

@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.simulate import Transformer, model_state_bytes
-from course_lib.simulate.memory_calculators import (
+from course_lib.simulate.framework_memory_estimates import (
     deepspeed_zero2,
     deepspeed_zero3,
     megatron_activation_bytes,

@@ -21,7 +21,7 @@ _STILL_BUSY = 3.0
 _STILL_UNSEEN = 5.0  # where the processor time of a process cannot be read (macOS)
 
 
-class DeadlockDetector:
+class HangDetector:
     """Looks at the ranks of a run again and again.
 
     pids: by rank, filled as processes start. observed: whether there are journals to read.
