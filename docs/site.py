@@ -46,6 +46,7 @@ _TEMPLATE = (
 {% block html_head_css %}{{ super() }}
 <style>@media screen and (prefers-color-scheme: dark) {
 {{ resources.include_css("static/theme-dark.css") | striptags }}
+:root { --jp-mirror-editor-operator-color: #d48fff }
 }
 """
     + _STYLE

@@ -168,8 +168,8 @@ memory_curves(watched, title="Two training steps")
 # survives one step may run out of memory in the next.
 #
 # (The picture goes from one allocation or release to the next, not by the clock. Grey, "other", is
-# what an operator needs for a while. In the backward pass these are the gradients of the
-# activations, so with 2048 rows it is large too.)
+# what an operator needs for a while: in the backward pass the gradients of the activations, so with
+# 2048 rows it is large too.)
 #
 # **Who solved it, and when.** No single idea did. Each of these spreads something else over the
 # devices, and each has a lesson here:
@@ -399,19 +399,19 @@ if solved(ping_pong):
 # ## 4. When it hangs
 #
 # A program on one device crashes and shows its line. A distributed one often just stops: a rank
-# waits for something that never comes. PyTorch's default patience is 30 minutes
-# (`dist.default_pg_timeout`), and what a rank says then is about that rank only. Here a hang ends
-# after about two seconds, with a report on all of them. Break things on purpose now, while it is
-# cheap.
+# waits for something that never comes. PyTorch's default patience is 30 minutes with gloo
+# (`dist.default_pg_timeout`) and 10 with NCCL, and what a rank says then is about that rank only.
+# Here a hang ends after about two seconds, with a report on all of them. Break things on purpose
+# now, while it is cheap.
 #
 # ### Both send first
 #
-# **Predict.** Two ranks want to swap tensors. Both send, then both receive. What happens: `"works"`
-# or `"hangs"`?
+# **Predict.** Two ranks want to swap tensors. Both send, then both receive. What happens:
+# `"works"`, `"hangs in send"` or `"hangs in recv"`?
 
 # %%
 ### BEGIN SOLUTION
-guess_swap = "hangs"
+guess_swap = "hangs in send"
 ### END SOLUTION
 
 
@@ -707,8 +707,8 @@ traffic_matrix({name: run.trace for name, run in runs.items() if "gather" in nam
 # totals: 12,000 bytes for the broadcast, 48,000 for the all-gather. No algorithm gets by with
 # fewer, since every rank must receive what it does not have. What differs is *who* carries it. A
 # root that sends to each rank in turn, as in the solution, carries all of it, while in a chain
-# every rank takes one tensor in and hands one on. [Lesson 02](02_ring_all_reduce.ipynb) is about
-# this difference.
+# every rank takes one tensor in and hands one on, but for the two at its ends.
+# [Lesson 02](02_ring_all_reduce.ipynb) is about this difference.
 #
 # One honest remark. Your messages were counted one by one as they went out. What `dist.broadcast`
 # does inside cannot be seen from Python, so the recorder has to share out its bytes by a standard
@@ -900,7 +900,8 @@ explore(all_gather_on, ranks=[2, 3, 4, 5, 8])
 # Nothing in your functions belongs to this course. On a cluster, `torchrun` starts the ranks, and
 # the script calls `dist.init_process_group` itself. Here are your two functions in such a script,
 # unchanged. (If they use helpers from other cells, put those into the script too: it sees nothing
-# of this notebook. `GLOO_SOCKET_IFNAME` is the network to use: within one machine, the loopback.)
+# of this notebook. `GLOO_SOCKET_IFNAME` is the network interface: within one machine, the
+# loopback.)
 
 # %%
 import inspect
@@ -1078,8 +1079,8 @@ print("your guess:", guessed(guess_received))
 # buffer under its sends, and nobody noticed, since the MPI libraries in use happened to copy it
 # (dealii pull request 13206, 2022).
 #
-# And the claim that this lesson began with, that a model must fit in memory by its *weights*? You
-# measured it: they are 4 bytes of 16.
+# And the question of section 1, whether the *weights* are all that has to be held? You measured it:
+# they are 4 bytes of 16.
 #
 # ## 10. Reflection, with numbers
 #
@@ -1179,8 +1180,8 @@ print("your guesses, in bytes:", guessed(guess_scatter, guess_list))
 traffic_matrix(scattered)
 
 # %% [markdown]
-# A broadcast of the list brings every rank three pieces that it has no use for: four times the
-# bytes.
+# A broadcast of the list brings every other rank three pieces that it has no use for: four times
+# the bytes.
 
 # %% [markdown]
 # ## 12. What to read

@@ -298,7 +298,7 @@ gantt_chart({name: replay(trace, five_machines, compute=()) for name, trace in s
 # while it hands out the values. With twice the workers it would take twice as long. In the ring
 # every link carries a quarter of the model in every unit, and nobody queues.
 #
-# More servers help: with $m$ of them each has $S/m$ of the parameters.
+# More servers help: with $m$ of them each has $S/m$ bytes of the parameters.
 #
 # ### Exercise 3: `bytes_sent` (● 5 minutes)
 #
@@ -533,8 +533,8 @@ check(asynchronous_server)
 
 # %% [markdown]
 # Yours, on real ranks: four workers push ten times each, and rank 1 sleeps between its pushes. (It
-# comes last, so in the end it is alone, and nothing of its is late any more.) Who comes when is up
-# to your machine, so this output is not compared with ours.
+# comes last, so in the end it is alone, and none of its pushes is late any more.) Who comes when is
+# up to your machine, so this output is not compared with ours.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -552,7 +552,7 @@ def in_order_of_arrival():
 
 
 def histogram(staleness):
-    """Such as "7 late: 30x", for every staleness that occurred."""
+    """Such as "3 late: 12x", for every staleness that occurred."""
     counts = sorted(Counter(staleness).items())
     return ", ".join(f"{number} late: {pushes}x" for number, pushes in counts)
 
@@ -791,7 +791,7 @@ print("your guess:", guessed(guess_bound))
 stacked_bars(
     split,
     "time to the target, in tasks of a fast worker",
-    "waiting falls with the bound, computing grows: the shortest time is in between",
+    "waiting falls with the bound, from 2 on computing grows: the shortest time is in between",
     "{:.3g}".format,
 )
 
@@ -801,7 +801,8 @@ stacked_bars(
 # bound as in the paper. (A bound of 0 needs more gradients than one of 2, because it makes one step
 # of eight of them.)
 #
-# Where the waiting comes from, as the first 16 units of these runs went:
+# Where the waiting comes from, as the first 16 units of these runs went (the percentages are of
+# these units, not of the whole run as in the table):
 
 # %%
 few = {name: reports[name] for name in ("bound 0", "bound 2", "bound 8")}
@@ -932,8 +933,8 @@ traffic_bars(
 # %% [markdown]
 # ## 10. Explore
 #
-# Choose how many workers there are, how many times slower worker 0 is than the others, by up to how
-# many times a task may by chance take longer, and the bound.
+# Choose how many workers there are, how many times slower worker 0 is than the others, by how much
+# longer, at most, a task may by chance take, and the bound.
 
 # %%
 from course_lib.views.staleness import staleness_explorer
@@ -941,9 +942,10 @@ from course_lib.views.staleness import staleness_explorer
 staleness_explorer()
 
 # %% [markdown]
-# **Explore.** Make all workers equal, with tasks that take up to 3 times longer: which bound is
+# **Explore.** Make four workers equal, with tasks that take longer by up to 300 %: which bound is
 # enough to bring waiting below 5 %? Now worker 0 slower by 8, and nothing left to chance: why does
-# no bound below infinity help for long? How do the two humps of the histogram come about?
+# no bound below infinity help for long? And with no bound: how do the two humps of the histogram
+# come about?
 #
 # <details><summary>Answers</summary>
 #
@@ -1015,8 +1017,9 @@ if solved(bytes_sent):
 #
 # ### "Asynchronous training is always faster, since nobody waits"
 #
-# **Predict.** For each of the two clusters: does the asynchronous run reach the target before the
-# sequential one does, each with the better of the two learning rates for it?
+# **Predict.** With workers that are equally fast, and with one that is four times slower: does the
+# asynchronous run reach the target before the sequential one does, each with the better of the two
+# learning rates for it?
 
 # %%
 ### BEGIN SOLUTION
@@ -1136,7 +1139,8 @@ for threshold in (0.0, 0.001, 0.003):
 
 # %% [markdown]
 # With the first threshold two thirds of the values are saved, and training hardly suffers. But only
-# 28 % of the bytes are: what is left lies scattered, and most of it pays for a range of its own.
+# 28 % of the bytes are: what is left lies scattered, fewer than two values to a range, and a range
+# costs as many bytes as two values.
 # (This is why the paper saves on keys as well, by the list of keys in section 11.) Leaving small
 # entries out for good would save as much, but a weight whose gradients are always small would then
 # never move.

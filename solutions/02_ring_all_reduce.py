@@ -197,7 +197,7 @@ def reduce_and_broadcast(tensor):
 
 
 def on_their_way(all_reduce, numel):
-    x = torch.full((numel,), 10.0 ** dist.get_rank())
+    x = 10.0 ** dist.get_rank() * torch.arange(1.0, numel + 1)
     before = x.tolist()
     with arrivals() as arrived:
         x = all_reduce(x)
@@ -503,17 +503,7 @@ traffic_matrix({name: run.trace for name, run in runs.items() if name != "dist.a
 # A row is a sender. On the left all goes through one row and one column, on the right every rank
 # sends only to its right neighbour: that is the ring.
 #
-# And what is in the messages? Your ring once more, with four values on each of four ranks. The sums
-# grow from block to block for three rounds, then they are passed on as they are.
-
-# %%
-small = run_ranks(on_their_way, 4, my_ring, 4)
-moving_values(small.trace, *zip(*small, strict=True), title=RING)
-
-# %% [markdown]
-# The recording has times as well. Here is your ring with a tensor of 8 MB. Each rank is drawn as a
-# device of its own: its processor time as boxes, its messages as bars below, with an arrow from
-# each send to its receive. The picture will be a mess; the next one is not.
+# And what is in the messages? Your ring once more, with four values on each of four ranks.
 #
 # **Predict.** How many messages does each rank receive? After how many of them does it add?
 
@@ -522,6 +512,19 @@ moving_values(small.trace, *zip(*small, strict=True), title=RING)
 guess_messages = 6
 guess_additions = 3
 ### END SOLUTION
+
+# %%
+small = run_ranks(on_their_way, 4, my_ring, 4)
+print("your guesses:", guessed(guess_messages, guess_additions))
+moving_values(small.trace, *zip(*small, strict=True), title=RING)
+
+# %% [markdown]
+# Each rank receives six messages. The sums grow from block to block for three rounds, then they are
+# passed on as they are.
+#
+# The recording has times as well. Here is your ring with a tensor of 8 MB. Each rank is drawn as a
+# device of its own: its processor time as boxes, its messages as bars below, with an arrow from
+# each send to its receive. The picture will be a mess; in the next one you can count.
 
 # %% tags=["nbval-ignore-output"]
 from torch.profiler import record_function
@@ -540,17 +543,16 @@ def second_call(all_reduce, numel):
 ring_trace = run_ranks(second_call, 4, my_ring, 2_000_000).trace.within("add")
 received = [event for event in ring_trace.of(0) if event.op == "recv"]
 print(f"rank 0 received {len(received)} messages of {received[0].nbytes:,} bytes")
-print("your guesses:", guessed(guess_messages, guess_additions))
 gantt_chart(ring_trace.timeline(), f"{RING}, as it ran here", unit="s")
 
 # %% [markdown]
-# **Explain.** Six messages: three that are added, three that are only put in their place. You
-# cannot count them in this picture. Padding, copying and starting a message are processor time as
-# well, so there are more boxes than additions, and these ranks share a few cores: who gets none is
-# late. So **replay** it. A replay keeps from the recording what each rank did in which order and
-# how long it computed. It gives each rank a device and each pair of ranks a wire, of the kind that
-# you choose. Then all ranks do the same at the same time, and you can count messages. (Do not count
-# boxes: a replay cuts computing into more pieces.)
+# **Explain.** The six messages cannot be counted in this picture. Padding, copying and starting a
+# message are processor time as well, so there are more boxes than additions, and these ranks share
+# a few cores: who gets none is late. So **replay** it. A replay keeps from the recording what each
+# rank did in which order and how long it computed. It gives each rank a device and each pair of
+# ranks a wire, of the kind that you choose. Then no message is late because its rank has no core,
+# and you can count messages. (How long a rank computed is as recorded, so ranks may still wait for
+# a slower one. And do not count boxes: a replay cuts computing into more pieces.)
 
 # %% tags=["nbval-ignore-output"]
 from course_lib.views.replay_explorer import replay_explorer
@@ -558,10 +560,10 @@ from course_lib.views.replay_explorer import replay_explorer
 replay_explorer(ring_trace)
 
 # %% [markdown]
-# **Explore.** Take 10 GbE as the link `inside`, on which messages take long enough to be seen, and
+# **Explore.** The link inside a node is 10 GbE, on which messages take long enough to be seen:
 # count them. Then devices 100 times as fast, which is more like a GPU: what is the ring's time made
-# of now? With two devices per node, which two ranks receive over the link `between`? And who waits
-# for these two?
+# of now? With two devices per node, which two ranks receive over the link between nodes? And who
+# waits for these two?
 #
 # <details><summary>Answers</summary>
 #
@@ -575,8 +577,9 @@ replay_explorer(ring_trace)
 # load over $n$ network cards, and these ranks have none: they share the cores and the memory of one
 # machine, so only the total counts. And in each of its six steps every rank waits for another one,
 # which must first get a core. With 4 kB that is all there is to it, and the ring may take ten times
-# as long as the way through rank 0, or more. That is no fault of yours. (Outputs of measuring cells
-# differ from run to run and are not compared.)
+# as long as the way through rank 0, or more. That is no fault of yours: PyTorch's own
+# all-reduce may be as slow. (Outputs of measuring cells differ from run to run and are not
+# compared.)
 
 # %% tags=["nbval-ignore-output"]
 import time
@@ -642,8 +645,8 @@ print(table([("bytes", "µs"), *rows], left=0))
 #
 # Find the $\alpha$ and $\beta$ that fit such a table best. There is a trap. Ordinary least squares
 # minimises the error in *seconds*, so the one largest message decides everything, and $\alpha$
-# comes out as noise, even negative. Noise in times is relative: 10 % of 30 µs, 10 % of 10 ms. So
-# minimise the *relative* errors,
+# comes out as noise, even negative. Noise in times is relative: 10&nbsp;% of 30&nbsp;µs, 10&nbsp;%
+# of 10&nbsp;ms. So minimise the *relative* errors,
 #
 # $$\sum_i \left(\frac{\alpha + \beta S_i - T_i}{T_i}\right)^2$$
 #
@@ -722,12 +725,14 @@ guess_100_MB = "ring"
 ### END SOLUTION
 
 # %%
+from course_lib.views.units import size_text
+
 ALPHA, BETA = 50e-6, 8 / 25e9  # seconds per message, seconds per byte at 25 Gbit/s
 
 rows = [("32 ranks", "ring, ms", "tree, ms")]
 for size in (4e3, 4e5, 4e6, 1e8):
     both = (by(32, size, ALPHA, BETA) for by in (costs.ring_all_reduce, costs.tree_all_reduce))
-    rows.append((f"{size / 1e3:,.0f} kB", *(f"{seconds * 1e3:.2f}" for seconds in both)))
+    rows.append((size_text(size), *(f"{seconds * 1e3:.2f}" for seconds in both)))
 print(table(rows))
 print("your guesses:", guessed(guess_4_kB, guess_100_MB))
 
@@ -792,6 +797,7 @@ def all_reduce_times(ranks=32, latency_us=50, gigabits=25):
     return cost_curves(
         {name: time_by(cost) for name, cost in ALGORITHMS.items()},
         title=f"All-reduce on {ranks} ranks, {latency_us} µs, {gigabits} Gbit/s",
+        label="size of the tensor",
     )
 
 
@@ -1245,8 +1251,8 @@ print("your guess:", guessed(guess_megabytes), "MB")
 # the tensor over the network once each way. The ring sends 15/16 of that and takes 30 steps. Its
 # bytes hardly make up for its latencies, so it needs a large tensor to win: 14.86 MB. On four nodes
 # the tree crosses the network twice each way, the ring sends still less than two tensors, and wins
-# from 7.72 MB on. After that the latencies of the ring double with every line, the tensors of the
-# tree only grow by one each way, and the size rises to the 56.85 MB that were asked for.
+# from 7.72 MB on. After that the latencies of the ring double with every line, the tree only
+# sends one tensor more each way, and the size rises to the 56.85 MB that were asked for.
 #
 # The last column is a ring that knows of nodes: reduce-scatter inside each node, all-reduce of the
 # eighths across nodes, all-gather inside. On 1024 GPUs it takes 254 steps on the network, where the
@@ -1327,20 +1333,20 @@ for ranks, *times in zip(many, *terms.values(), strict=True):
         rows.append((ranks, f"{2 * (ranks - 1):,}", *(f"{ms:.2f}" for ms in times)))
 print(table(rows))
 print("your guess:", guessed(guess_latency_longer))
-ratio_curves(many, terms, "ranks", "ms", "What the two terms of a ring all-reduce cost")
+ratio_curves(many, terms, "ranks", "ms", "What the two terms of a ring all-reduce cost", log_y=True)
 
 # %% [markdown]
 # **Explain.** The bandwidth term doubles from 2 ranks to many and then stands still: true. The
-# latency term grows with every rank. It overtakes the other near $n = S\beta/\alpha$: at 6 ranks
-# for 1 MB, at 3,500 for VGG-16. So the claim is right for large tensors on moderate clusters, and
-# wrong for small tensors anywhere. That is why fusion exists, why trees exist, and why hierarchical
-# all-reduce exists.
+# latency term grows with every rank. It overtakes the other at $n = S\beta/\alpha$: between 6
+# and 7 ranks for 1 MB, near 3,500 for VGG‑16. So the claim is right for large tensors on moderate
+# clusters, and wrong for small tensors anywhere. That is why fusion exists, why trees exist, and
+# why hierarchical all-reduce exists.
 #
 # The messages are not only a formula. Count them:
 
 # %%
 rows = [("", "messages of rank 0", "bytes")]
-for ranks in (2, 4, 8):
+for ranks in (2, 3, 4):
     trace = run_ranks(sum_1000_values, ranks, my_ring).trace
     sends = sum(event.op == "send" for event in trace.of(0))
     rows.append((f"{ranks} ranks", sends, f"{trace.traffic().sent[0]:,}"))

@@ -87,9 +87,9 @@ from course_lib.views.replicas import replicas
 replicas(ranks=4, rows=12)
 
 # %% [markdown]
-# What has a colour differs from rank to rank; what is grey is the same on all. Whether that gives
-# the same model as one GPU, and what is lost, depends on details. This notebook is about the
-# details.
+# What has the colour of a rank differs from rank to rank; what is grey is the same on all; green is
+# the all-reduce, the step that they take together. Whether that gives the same model as one GPU,
+# and what is lost, depends on details. This notebook is about the details.
 #
 # **Who solved it, and when.** Synchronous data parallelism is old; Chen et al. 2016 ([arXiv
 # 1604.00981](https://arxiv.org/abs/1604.00981)) showed that it beats asynchronous training at
@@ -164,7 +164,7 @@ def start_equal(model: nn.Module) -> None:
 check(start_equal)
 
 # %% [markdown]
-# Stuck, here or later? `hint(start_equal)` gives a nudge, `hint(start_equal, 2)` more, and
+# Stuck, here or later? `hint(start_equal)` gives a nudge, `hint(start_equal, 2)` more,
 # `hint(start_equal, 3)` almost the answer.
 #
 # (DDP does this when you wrap a model. It also broadcasts the buffers before every forward pass,
@@ -833,8 +833,9 @@ explore(
 # <details><summary>Answers</summary>
 #
 # With the latency of 14 &micro;s: about 5&nbsp;MB on 64 ranks and 64&nbsp;MB on 512, where every
-# bucket pays for a ring of 1022 steps. From 25&nbsp;Gbit/s on, on 64 ranks. The first bucket holds
-# the last layer alone, 8&nbsp;MB of gradients and hardly any computation.
+# bucket pays for a ring of 1022 steps. On 64 ranks from 10&nbsp;Gbit/s on with buckets of 5 or
+# 25&nbsp;MB, from 25&nbsp;Gbit/s on with any. Up to 25&nbsp;MB the first bucket holds the last
+# layer alone, 8&nbsp;MB of gradients and hardly any computation.
 #
 # </details>
 
@@ -954,9 +955,9 @@ scaling_curves(
 # **Explain.** Horovod's authors measured 90, 90 and 68 % on 512 Pascal GPUs. Their network was
 # RoCE, that is RDMA, so compare with 14 µs: our formula promises 93, 96 and 76, three to eight
 # points too much, and on 128 GPUs three to eight again. It leaves out stragglers, the input
-# pipeline and other traffic. (At 50 µs it would promise less than was measured.) VGG‑16 suffers
-# from its three fully connected layers: 124 of its 138 million parameters, but a hundredth of its
-# operations, so they give little time to hide behind.
+# pipeline and other traffic. (At 50 µs it would promise less than was measured on 512 GPUs.) VGG‑16
+# suffers from its three fully connected layers: 124 of its 138 million parameters, but a hundredth
+# of its operations, so they give little time to hide behind.
 #
 # The same by the simulator, which also shows what each GPU is doing:
 

@@ -121,7 +121,7 @@ print("your guess:", guessed(guess_shape))
 # ### Exercise 1: `column_linear` (● 5 minutes)
 #
 # Every rank gets the whole `x`, `weight` and `bias`. Return this rank's columns of the output,
-# without computing the others, and without sending anything. ($t$ divides $N$.)
+# without computing the others, and without sending anything. (*t* divides *N*.)
 
 
 # %% exercise="column_linear"
@@ -505,7 +505,7 @@ tensor_parallel_layer("embedding", ranks=2)
 # ### Exercise 8: `vocab_embedding` (●● 10 minutes)
 #
 # Every rank looks up the tokens whose rows it has, and puts zeros for all others. Then g adds up.
-# (Here $t$ divides $V$.)
+# (Here *t* divides *V*.)
 
 
 # %% exercise="vocab_embedding"
@@ -830,16 +830,16 @@ gantt_chart(shown, unit="s")
 # %% [markdown]
 # (10&nbsp;Gbit/s is left out: six times as long as the longest here.)
 #
-# **Explain.** Every all-reduce stands between two computations that need it, four times per layer,
-# 96 layers deep. Only backward has something else to do meanwhile, the weight gradients
-# (`tensor_parallel/overlap.py` makes use of that). So tensor parallelism goes where links are
-# fastest: over the GPUs of one machine, and no further. Pipelines
-# ([lesson 05](05_pipeline_parallel.ipynb)) and data parallelism go between machines.
+# **Explain.** Every all-reduce stands between two computations, and the second has to wait for it:
+# four times per layer, 96 layers deep. Only backward has something else to do meanwhile, the weight
+# gradients (`tensor_parallel/overlap.py` makes use of that). So tensor parallelism goes where links
+# are fastest: over the GPUs of one machine, and no further. Pipelines ([lesson
+# 05](05_pipeline_parallel.ipynb)) and data parallelism go between machines.
 #
-# How fast is fast enough? A layer computes $72\,bsh^2/t$ and sends $16\,bsh\frac{t-1}{t}$ bytes,
-# which makes $4.5\,\frac{h}{t-1}$ FLOP per byte. It grows with $h$: large models stand more
-# splitting than small ones. The last column is the link over which sending takes as long as
-# computing at 156 TFLOP/s, on eight GPUs:
+# How fast is fast enough? In a layer each GPU computes $72\,bsh^2/t$ FLOP and sends
+# $16\,bsh\frac{t-1}{t}$ bytes, which makes $4.5\,\frac{h}{t-1}$ FLOP per byte. It grows with $h$:
+# large models stand more splitting than small ones. The last column is the link over which sending
+# takes as long as computing at 156 TFLOP/s, on eight GPUs:
 
 # %%
 widths = [["h", "FLOP per byte", "link"]]
@@ -849,9 +849,9 @@ for width in (1024, 4096, 12288):
 print(table(widths, left=0))
 
 # %% [markdown]
-# **What was measured: Megatron-LM** on V100s with NVLink. *One* model of 1.2 billion parameters ($h
-# = 1536$, batch 8) on more and more GPUs (Table 8 of the paper), and models that grow with the GPUs
-# (section 5.1):
+# **What was measured: Megatron-LM** on V100s with NVLink. *One* model of 1.2 billion parameters,
+# with $h = 1536$ and batch 8, on more and more GPUs (Table 8 of the paper), and models that grow
+# with the GPUs (section 5.1):
 
 # %%
 for gpus, speedup in ((2, 1.64), (4, 2.34), (8, 2.98)):
@@ -952,8 +952,8 @@ stacked_bars(
 # %% [markdown]
 # False. Of the $bsh(34 + 5\frac{as}{h})$ bytes per layer that Korthikanti et al. count ($a$ is the
 # number of heads), $10\,bsh$ stay whole on every rank: what norms and dropout keep, and the inputs
-# of the two column splits. With $t = 8$ these are almost half of what is left. The assignment
-# splits them too.
+# of the two column splits. With $t = 8$ these are almost half of what is left. Sequence
+# parallelism splits them too: the assignment $6\,bsh$, and two more all-gathers the rest.
 
 # %% [markdown]
 # ## 12. Reflection, with numbers
@@ -1013,7 +1013,7 @@ stacked_bars(
 # halves send what the all-reduce sent. There is one thing left: the *gathered* input of the column
 # split is still whole on every rank, and autograd keeps it for backward. Keeping only this rank's
 # tokens of it takes one more all-gather per column split, in backward. You may do that, but need
-# not; the table below the exercise has both costs.
+# not; the table at the end has the costs with it, the text below the table those without.
 #
 # **A warm-up.** Both calls, on tensors whose dimension 0 is that of the tokens.
 # (From torch 2.13 on, `dist.all_gather_single(whole, part)` and `dist.reduce_scatter_single(part,
@@ -1110,8 +1110,8 @@ print("your guess of what it costs to gather first:", guessed(guess_gathered_fir
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The norm. Gathered first, every rank would normalise all $T$ tokens, work done $t$ times, and
-# autograd would keep all $T$ of them for the norm on every rank: the memory that sequence
+# Memory and work. Gathered first, every rank would normalise all $T$ tokens, work done $t$ times,
+# and autograd would keep all $T$ of them for the norm on every rank: the memory that sequence
 # parallelism is meant to save.
 #
 # </details>

@@ -18,7 +18,7 @@
 # - cut a model between ranks and train it, with the gradients of one process;
 # - write GPipe and 1F1B as tables, and run them on real ranks;
 # - say before a run how long a pipeline stands idle and how many microbatches it must hold;
-# - explain why 1F1B hangs with sends that wait.
+# - say when a pipeline hangs with sends that wait, and why.
 #
 # If you go on with the optional part, you can also
 #
@@ -66,7 +66,7 @@ status_view()
 # %% [markdown]
 # ## 1. The problem, as a number
 #
-# GPT-3 has 175 billion parameters in 96 layers. To train it takes 16 bytes per parameter: 2.8 TB of
+# GPT-3 has 175 billion parameters in 96 layers. Training it takes 16 bytes per parameter: 2.8 TB of
 # weights, gradients and optimizer state, the memory of 35 GPUs with 80 GB each. One machine has
 # eight. Tensor parallelism ([lesson 04](04_tensor_parallel.ipynb)) splits each layer over these
 # eight, and that is as far as it should go: it sends several messages in *every* layer, too much
@@ -181,7 +181,7 @@ gantt_chart(simulate(NAIVE, forward=1, backward=2), "naive, 4 stages")
 # follows: F of stage 2 waits for F of stage 1, B of stage 2 waits for B of stage 3. The simulator
 # plays this through; here a forward takes one unit of time and a backward two, about as on a GPU.
 #
-# Four GPUs, and at any moment one works: three quarters of the time are idle. The field calls the
+# Four GPUs, and at any moment one works: three quarters of the time is idle. The field calls the
 # idle time the **bubble**, and measures it in two ways that are easily mixed up:
 #
 # - as a share of *all the time* (GPipe, Zero Bubble);
@@ -545,13 +545,13 @@ gantt_chart(
 # Autograd lets you watch what it saves: `saved_tensors_hooks` calls a function for every tensor
 # that is kept for backward. Here every such tensor becomes a `Saved` that knows when it is gone.
 #
-# **Predict.** In units of what one microbatch takes, what is the peak on each of four ranks with
-# eight microbatches, for GPipe and for 1F1B?
+# **Predict.** In units of what one microbatch takes, what is the peak on each of three ranks with
+# five microbatches, for GPipe and for 1F1B?
 
 # %%
 ### BEGIN SOLUTION
-guess_gpipe = [8, 8, 8, 8]
-guess_1f1b = [4, 3, 2, 1]
+guess_gpipe = [5, 5, 5]
+guess_1f1b = [3, 2, 1]
 ### END SOLUTION
 
 
@@ -577,17 +577,18 @@ def peak_of_saved_bytes(table, execute):
     return Saved.most
 
 
-one = run_ranks(peak_of_saved_bytes, 4, my_gpipe(4, 1), executor)
+one = run_ranks(peak_of_saved_bytes, 3, my_gpipe(3, 1), executor)
 rows = [["by rank", "measured", "by counting"]]
-for name, table in tables.items():
-    most = run_ranks(peak_of_saved_bytes, 4, table, executor)
+for name, make in (("GPipe", my_gpipe), ("1F1B", my_1f1b)):
+    table = make(3, 5)
+    most = run_ranks(peak_of_saved_bytes, 3, table, executor)
     units = [round(a / b) for a, b in zip(most, one, strict=True)]
     rows.append([name, text.listed(units), text.listed(in_flight(table))])
 print(text.table(rows))
 print("your guesses:", guessed(guess_gpipe, guess_1f1b))
 
 # %% [markdown]
-# ## 7. Why sends must not wait
+# ## 7. What if sends wait?
 #
 # The same executor, but with `dist.send`, which comes back when the receiver has taken the message.
 
@@ -1183,15 +1184,15 @@ for name, make in (("GPipe", my_gpipe), ("1F1B", my_1f1b)):
     print(f"{name:5} with p = 8, m = 32: {held[0]:2} in flight on the first stage")
 
 # %% [markdown]
-# False: the bubble is the same in all of them. What is smaller is memory, on the first stage a
-# quarter. The claim comes from an indirect effect: with the memory that 1F1B saves you can afford
-# more microbatches.
+# False: the bubble is the same in all of them. What is smaller is the memory: on the first
+# stage a quarter of GPipe's. The claim comes from an indirect effect: with the memory that 1F1B
+# saves you can afford more microbatches.
 #
 # ### "The bubble is negligible with four times as many microbatches as stages"
 #
 # The GPipe paper found it so for $M \ge 4K$ (section 2.3).
 #
-# **Predict.** Eight stages, 32 microbatches: how many per cent of all the time are idle?
+# **Predict.** Eight stages, 32 microbatches: what percentage of all the time is idle?
 
 # %%
 ### BEGIN SOLUTION
@@ -1246,10 +1247,10 @@ print("your guess:", guessed(guess_versions))
 
 # %% [markdown]
 # **Explain.** No bubble, and it learns. But it holds up to $p$ copies of the weights, and every
-# gradient is some updates late. (Without the copies a small network like this one learns too; but
-# then what it follows is the gradient of no function, and nothing that is known about gradient
-# descent applies.) PipeDream-2BW (ICML 2021) gets by with two versions. Most training today flushes
-# instead: one version, the result of one process, and the bubble.
+# gradient but the last stage's is some updates late. (Without the copies a small network like this
+# one learns too; but then what it follows is the gradient of no function, and nothing that is known
+# about gradient descent applies.) PipeDream-2BW (ICML 2021) gets by with two versions. Most
+# training today flushes instead: one version, the result of one process, and the bubble.
 
 # %% [markdown]
 # ## 14. Reflection, with numbers
@@ -1291,7 +1292,7 @@ print("your guess:", guessed(guess_versions))
 #
 #    <details><summary>Answer</summary>
 #    1F1B: 24 · 3 + 7 · 3 = 93. ZB-H1: 24 · 3 + 7 · (1 + 1 - 1) = 79, so it is 15 % shorter. The
-#    bubble is a third of what it was, 7 units for 21.
+#    bubble is a third of what it was, 7 units instead of 21.
 #    </details>
 #
 # ## 15. Assignment: `zero_bubble_schedule` (●●● 20 minutes)
@@ -1305,17 +1306,18 @@ print("your guess:", guessed(guess_versions))
 # needs $x$, so the activations stay until W. (To really split a backward pass, see
 # `split_backward.py` in `course_lib/techniques/pipeline`.)
 #
-# ZB-H1 needs on no rank more memory than 1F1B needs on its first. Begin with 1F1B and write I for
-# B. Then put in the W's, of microbatches $0, 1, 2, \dots$ in turn. After each I, stage $s$ counts
-# the W's that wait, with that of this I; if there are more than $s$, it runs one. The rest comes at
-# the end.
-#
-# **Predict.** For $p = 6$, $m = 8$ and F = I = W = 1: how many units is it shorter than 1F1B?
+# **Predict.** For $p = 6$, $m = 8$ and F = I = W = 1: how many units is ZB-H1 shorter than 1F1B?
 
 # %%
 ### BEGIN SOLUTION
 guess_zero_bubble = 10
 ### END SOLUTION
+
+# %% [markdown]
+# ZB-H1 needs on no rank more memory than 1F1B needs on its first. Begin with 1F1B and write I for
+# B. Then put in the W's, of microbatches $0, 1, 2, \dots$ in turn. After each I, stage $s$ counts
+# the W's that wait, with that of this I; if there are more than $s$, it runs one. The rest comes at
+# the end.
 
 
 # %% exercise="zero_bubble_schedule"
@@ -1361,7 +1363,7 @@ gantt_chart({"1F1B": whole_backward, "ZB-H1": zero_bubble})
 #
 # - Huang et al. 2019, *GPipe* ([arXiv 1811.06965](https://arxiv.org/abs/1811.06965)): section 2,
 #   and Table 2 with the numbers used here.
-# - Narayanan et al. 2019, *PipeDream* (SOSP): 1F1B and weight stashing. The same authors 2021,
+# - Narayanan et al. 2019, *PipeDream* (SOSP): 1F1B and weight stashing. Narayanan et al. 2021,
 #   *Memory-Efficient Pipeline-Parallel DNN Training*
 #   ([arXiv 2006.09503](https://arxiv.org/abs/2006.09503)): 1F1B with a flush, and 2BW.
 # - Narayanan et al. 2021, *Efficient Large-Scale Language Model Training on GPU Clusters*

@@ -152,7 +152,7 @@ def held_bytes(tensors) -> int:
 check(held_bytes)
 
 # %% [markdown]
-# Stuck, here or later? `hint(held_bytes)` gives a nudge, `hint(held_bytes, 2)` more, and
+# Stuck? `hint(held_bytes)` gives a nudge, `hint(held_bytes, 2)` more, and
 # `hint(held_bytes, 3)` almost the answer.
 #
 # **Predict.** A small GPT in fp32 is trained with Adam. Of the bytes per parameter, how many are
@@ -323,14 +323,12 @@ check(zero1)
 
 # %% [markdown]
 # **Predict.** Call it one *pass* when the whole model goes once through every rank's network card,
-# as in a reduce-scatter or an all-gather. How many passes does a step take with plain data
-# parallelism, with your `zero1`, and with a `careless` one that all-reduces the gradients and then
-# gathers? (You need not read the cell that measures it; run it.)
+# as in a reduce-scatter or an all-gather. Plain data parallelism and your `zero1` take 2. How many
+# does a `careless` one take that all-reduces the gradients and then gathers? (You need not read the
+# cell that measures it; run it.)
 
 # %%
 ### BEGIN SOLUTION
-guess_data_parallel = 2
-guess_zero1 = 2
 guess_careless = 3
 ### END SOLUTION
 
@@ -411,7 +409,7 @@ runs = {
 }
 for name, run in runs.items():
     report(name, run)
-print("your guesses:", guessed(guess_data_parallel, guess_zero1, guess_careless))
+print("your guess:", guessed(guess_careless))
 
 # %% [markdown]
 # **Explain.** The optimizer went from 8 bytes to (4 + 8)/4 = 3: an fp32 shard and its two averages,
@@ -837,8 +835,10 @@ memory_curves(memory, "one step of rank 0", labels=labels)
 #
 # If you compare with 2 + 2 + 12: the recorder counts what an optimizer steps, here the shard's fp32
 # copy, as parameters. So they are 2 + 4/4 = 3 under `Zero1`, and 8/4 = 2 are left for the
-# optimizer. During the optimizer's step the shard also has a gradient in fp32, 4/4 = 1 more. Under
-# `Zero3` the parameters are 2/4 + 4/4 = 1.5, and two whole layers in 16 bits come on top.
+# optimizer. During the optimizer's step the shard also has a gradient in fp32, 4/4 = 1 more. (Under
+# `Zero2` and `Zero3` the table has this 1 only: their 16-bit shard, 2/4, came out of a
+# reduce-scatter, so it counts as communication.) Under `Zero3` the parameters are 2/4 + 4/4 = 1.5,
+# and two whole layers in 16 bits come on top.
 #
 # **Explore.** The states by stage, against the memory of a device. "yours" is the GPT of the last
 # cell; choose it together with 4 devices, and its measured states stand below what the formula
@@ -903,10 +903,7 @@ if "zero3" in runs:
 # ### "ZeRO has no extra communication"
 #
 # You have measured it. It is true of stages 1 and 2 (2 passes, like data parallel), and false of
-# stage 3 (3 passes, 1.5 times as much) and of a careless stage 1. Stage 3 that keeps the parameters
-# from forward to backward sends 2 as well, but then it holds all parameters in between. Llama 3 was
-# trained like that ([arXiv 2407.21783](https://arxiv.org/abs/2407.21783), section 3.3): optimizer
-# and gradients sharded, parameters kept after the forward pass.
+# stage 3 (3 passes, 1.5 times as much) and of a careless stage 1.
 #
 # ## 8. The same by PyTorch itself
 #
@@ -994,7 +991,9 @@ print("your guesses:", guessed(guess_zero_redundancy, guess_fsdp, guess_fsdp_kep
 # - **FSDP2** is your stage 3: 3 passes, 4 bytes. The 4.02 is padding. FSDP2 cuts every parameter by
 #   its rows, and the 9 rows of a position embedding give 3, 3, 3 and 0 on four ranks.
 # - **FSDP2, kept** sends 2. But from a layer's forward to its backward the layer is whole, so at
-#   the end of the forward pass a rank holds all parameters, as in stage 2.
+#   the end of the forward pass a rank holds all parameters, as in stage 2. Llama 3 was trained like
+#   that ([arXiv 2407.21783](https://arxiv.org/abs/2407.21783), section 3.3): optimizer and
+#   gradients sharded, parameters kept after the forward pass.
 # - **ZeroRedundancyOptimizer** is the careless kind: `DistributedDataParallel` all-reduces the
 #   gradients, and then every rank broadcasts the parameters that it has updated. It deals out whole
 #   parameters, which comes out even here. (It holds 8/4 = 2 for the optimizer and you 3, since it
@@ -1027,10 +1026,10 @@ stacked_bars(
 #   gradients in a row, 4 bytes, and copies the row to pad it, 4 more. So it saves little at the
 #   peak.
 # - **ZeroRedundancyOptimizer** has its peak in the very first backward pass. Adam's averages, 2 of
-#   its 10 bytes, are made by the first `step()`. What weighs there are the buffers in which
-#   `DistributedDataParallel` sends: it too has the gradients twice, in `.grad` and in its buckets.
-#   (With `gradient_as_bucket_view=True` a gradient is a view of the bucket, as in the course's
-#   `Zero1`.)
+#   its 10 bytes, are made by the first `step()`. What weighs there are the buffers of
+#   `DistributedDataParallel`, 8 bytes: they are there in full before most gradients exist. (When
+#   backward has ended, a gradient lies in `.grad` and in a bucket. With
+#   `gradient_as_bucket_view=True` it is a view of the bucket, as in the course's `Zero1`.)
 #
 # **The time** (optional). Two ranks, one to a core, and a larger GPT; all methods take turns, so
 # that they meet the same disturbances. What do you expect? Times are your machine's, and no test

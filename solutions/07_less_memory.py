@@ -130,14 +130,12 @@ print("your guess:", guessed(guess_sum))
 # 16 bits, and the optimizer has fp32 copies of the parameters, the **master weights**, in which
 # small updates add up.
 #
-# **Predict.** In fp32 a parameter takes 4 bytes, its gradient 4, and the optimizer 8 (Adam's two
-# averages). With master weights, which the optimizer has, how many bytes does each of them take?
+# **Predict.** Adam in fp32 takes 4 + 4 + 8 bytes per parameter: the parameter, its gradient, two
+# averages. With master weights, what percentage of these 16 bytes is saved?
 
 # %%
 ### BEGIN SOLUTION
-guess_parameter = 2
-guess_gradient = 2
-guess_optimizer = 12
+guess_saved = 0
 ### END SOLUTION
 
 # %% [markdown]
@@ -211,7 +209,7 @@ mixed = {
     name: sum(t.numel() * t.element_size() for t in tensors) / numbers
     for name, tensors in counted.items()
 }
-print("your guesses:", guessed(guess_parameter, guess_gradient, guess_optimizer))
+print(f"your guess: {guessed(guess_saved)} % saved")
 stacked_bars(
     {"fp32": {"parameters": 4, "gradients": 4, "optimizer": 8}, "master weights": mixed},
     "bytes per parameter",
@@ -347,9 +345,10 @@ loss_curves(
 loss_scales(trained["fp16, scaled"][1])
 
 # %% [markdown]
-# **Explain.** Plain fp16 trains hardly more than its head. With a scale it learns as the others do,
-# less the steps that it left out. Here they are many, since the scale tries the next power of two
-# every 4 steps. `GradScaler` begins at $2^{16}$ and tries once in 2000.
+# **Explain.** The lines of fp32 and bfloat16 lie on one another. Plain fp16 trains hardly more than
+# its head. With a scale it learns as the others do, less the steps that it left out. Here they are
+# many, since the scale tries the next power of two every 4 steps. `GradScaler` begins at $2^{16}$
+# and tries once in 2000.
 #
 # On several ranks all must leave out the same step, or the copies of the model differ from then on.
 # Under ZeRO a rank sees only its own part of the gradient, so "is it finite?" has to be asked with
@@ -378,9 +377,9 @@ guess_bus = 4
 # `master_weights` once more, with a bus in the middle. `to_host(t)` and `to_device(t)` copy a
 # tensor over it, in the dtype that it has. (On a GPU they would be `t.to("cpu")` and
 # `t.to("cuda")`; here both ends are your laptop, and the check counts the bytes.) Gradients go
-# down, parameters come up, each in as few bytes as possible, and so does the first copy of the
-# parameters. A gradient that has left the device is freed there. What the host computes with has
-# come through `to_host`, and what the device gets back has come through `to_device`.
+# down, parameters come up, each in as few bytes as possible; the first copy of the parameters goes
+# down in as few, too. A gradient that has left the device is freed there. What the host computes
+# with has come through `to_host`, and what the device gets back has come through `to_device`.
 
 
 # %% exercise="offload"
@@ -460,7 +459,7 @@ memory_bars(
 # keeps only `x`, and runs it again in backward.
 #
 # **Predict.** 36 layers. For which k is the least in memory at the worst moment, and how many
-# activations are that, of 36?
+# activations is that, of 36?
 
 # %%
 ### BEGIN SOLUTION
@@ -664,8 +663,8 @@ memory_bars(bars, dgx_a100.device.memory, "states of 7.5 billion parameters on e
 # and recompute only the attention if that is enough.
 #
 # ZeRO-3 sends half as much again. That costs nothing as long as it hides behind the computation. So
-# all depends on one ratio: how long a rank computes in a step, against how long an all-reduce of
-# the gradients takes on its network.
+# everything depends on one ratio: how long a rank computes in a step, against how long an
+# all-reduce of the gradients takes on its network.
 #
 # To find out, let real ranks play the messages of one step in their order, each method once, and
 # replay the recordings on networks of any speed. The arithmetic is left out: where a layer would
@@ -745,7 +744,7 @@ def replayed(method, ratio):
 
 
 print("your guess:", guessed(guess_ratio))
-RATIOS = [0.25, 0.5, 1, 1.5, 2, 3, 4, 8, 16]
+RATIOS = [0.5, 1, 1.5, 2, 3, 4, 8, 16]
 ratio_curves(
     RATIOS,
     {
@@ -754,12 +753,13 @@ ratio_curves(
     },
     xlabel="computation / all-reduce",
     ylabel="step / computation",
-    title="a step in units of its pure computation: at 1, all messages hide behind it",
+    title="a step over its computation alone: at a height of 1, all messages hide",
     highest=3.2,
 )
 
 # %% [markdown]
-# The same replays at a ratio of 1.6, with what is sent (green) below what is computed:
+# The same replays at a ratio of 1.6, with what is sent (green; in ZeRO-3's backward pass a gather
+# and a reduce-scatter by turns) below what is computed:
 
 # %%
 gantt_chart({method: replayed(method, 1.6) for method in METHODS})
@@ -771,9 +771,9 @@ gantt_chart({method: replayed(method, 1.6) for method in METHODS})
 # reduce-scatter) behind the backward two thirds: the same ratio in both. What is left above 1.00
 # are messages while nothing runs: the last gradients, and in ZeRO-3 the first gather of each pass.
 #
-# Below 1.5 the network decides, and ZeRO-3 takes up to 1.5 times as long. Kept from forward to
-# backward it is even a little faster than data parallelism: its gathers run behind the *forward*
-# pass.
+# Below 1.5 the network decides, and ZeRO-3 takes longer: towards 1.5 times as long on ever slower
+# networks. Kept from forward to backward it is even a little faster than data parallelism: its
+# gathers run behind the *forward* pass.
 #
 # So: **if data parallelism hides its all-reduce, ZeRO-3 costs little, and divides the states by
 # N.** The ratio grows with the tokens that a rank computes in a step: the computation is 6
@@ -923,12 +923,12 @@ print("              to recompute nothing", guessed(guess_nothing))
 # 2. On this network a step is nothing but passes, so two passes beat the three of ZeRO-3, though
 #    that would fit without the host. ZeRO-2 fits only with offload, and the bus is fast beside such
 #    a network.
-# 3. With 64 devices ZeRO-2 leaves so little that all activations may stay. ZeRO-3 takes the same
-#    time: its gathers hide.
+# 3. With 64 devices ZeRO-2 leaves so little of the states on each that all activations may stay.
+#    ZeRO-3 takes the same time: its gathers hide.
 # 4. On 8 devices the activations no longer fit whole. Recomputing the attention matrices is the
 #    cheapest way out.
 # 5. The same in half the memory: even ZeRO-3 leaves no room for that. Offload would make room, but
-#    one host updates the parameters for eight devices, which takes longer than to recompute
+#    one host updates the parameters for eight devices, which takes longer than recomputing
 #    everything.
 # 6. Four devices with a host each. The hosts share that work, so here offload with selective
 #    recomputation beats recomputing everything.
@@ -943,7 +943,8 @@ print("              to recompute nothing", guessed(guess_nothing))
 # 1. A model with 96 layers is checkpointed with k = 1. Operations, and activations between layers?
 #
 #    <details><summary>Answer</summary>
-#    A third more operations. 96 kept, and one layer's inside at a time.
+#    A third more operations (with PyTorch, which stops early, some 22 %). 96 kept, and one layer's
+#    inside at a time.
 #    </details>
 #
 # 2. Offload on 8 GPUs with ZeRO-2: how much crosses the bus of one GPU in a step for 10B

@@ -103,14 +103,13 @@ mesh_cube(Mesh(pipeline=2, data=2, tensor=2), per_node=8)
 # every matrix of their layers. The next one is data: 0 and 2 have the same weights, and different
 # samples. Pipeline is the slowest: rank 4 goes on with the layers where rank 0 ends.
 #
-# **Predict.** Which stage and which replica does rank 6 belong to? And on a mesh of pipeline 4,
-# data 8, tensor 8, on which stage is rank 200?
+# **Predict.** On a mesh of pipeline 4, data 8, tensor 8, on which stage is rank 200, and in which
+# replica?
 
 # %%
 ### BEGIN SOLUTION
-guess_stage_of_6 = 1
-guess_replica_of_6 = 1
 guess_stage_of_200 = 3
+guess_replica_of_200 = 1
 ### END SOLUTION
 
 # %% [markdown]
@@ -141,12 +140,9 @@ def coordinates_by_the_library(rank, sizes):
 
 
 coordinates = yours_or(coordinates_of_rank, coordinates_by_the_library)
-six = coordinates(6, {"pipeline": 2, "data": 2, "tensor": 2})
-print("rank 6:  ", ", ".join(f"{axis} {at}" for axis, at in six.items()))
-print("your guess:", guessed(guess_stage_of_6, guess_replica_of_6))
 two_hundred = coordinates(200, {"pipeline": 4, "data": 8, "tensor": 8})
 print("rank 200:", ", ".join(f"{axis} {at}" for axis, at in two_hundred.items()))
-print("your guess:", guessed(guess_stage_of_200))
+print("your guesses:", guessed(guess_stage_of_200, guess_replica_of_200))
 
 # %% [markdown]
 # Stuck, here or later? `hint(coordinates_of_rank)` gives a nudge, `hint(coordinates_of_rank, 2)`
@@ -253,11 +249,13 @@ for mesh, zero in (
     (Mesh(pipeline=1, data=4, tensor=2), 2),
 ):
     losses = run_ranks(train_on, 8, mesh, zero, observe=False, timeout=60)[0]
-    lines.append((f"{mesh}, ZeRO-{zero}", *(f"{loss:.6f}" for loss in losses)))
+    kind = f"ZeRO-{zero}" if zero else "no ZeRO"
+    lines.append((f"{mesh}, {kind}", *(f"{loss:.6f}" for loss in losses)))
 print(table(lines))
 
 # %% [markdown]
-# Eight processes, three kinds of parallelism and three stages of ZeRO: the losses of one process.
+# Eight processes, three kinds of parallelism, without ZeRO and with its stages 1 and 2: the losses
+# of one process.
 #
 # ### Exercise 3: `loss_everywhere` (●● 10 minutes)
 #
@@ -383,7 +381,7 @@ mesh_cube(Mesh(pipeline=2, data=2, tensor=2, order=("tensor", "data", "pipeline"
 # %% [markdown]
 # The same cube, cut in two: between its stages, or through every layer.
 #
-# **Predict.** By how much do the bytes between nodes grow, in the second order?
+# **Predict.** How many times as many bytes go between the nodes in the second order?
 
 # %%
 ### BEGIN SOLUTION
@@ -600,7 +598,7 @@ print(plans.text(rows=5, refusals=3))
 # 05](05_pipeline_parallel.ipynb)).
 #
 # The first rows follow the rule of section 4: tensor parallel inside a node, pipelines between
-# nodes, replicas for the rest, with ZeRO-1, which costs no traffic. In the first one the tensor
+# nodes, replicas for the rest, with ZeRO-1, which adds no traffic. In the first one the tensor
 # axis is 4 rather than 8, since a doubling sends more in every layer, and 4 fits. But only just:
 # nobody would dare to start a run that leaves a fifth of a GB free, and the next rows cost little.
 #
@@ -849,7 +847,7 @@ print("the same loss as one process:", abs(second[1][-1] - undisturbed[-1]) < 2e
 # ## 9. Reflection, with numbers
 #
 # Three questions that the lessons so far have led up to, and a fourth. Answer each with numbers
-# before you open it.
+# before you open its answer.
 #
 # 1. When do you go from DDP to ZeRO-3?
 #

@@ -91,9 +91,9 @@ print("your guess:", guessed(guess_scores_gb))
 #
 # The other lines stay, and they grow with the length itself. A layer keeps 34 bytes per token and
 # unit of width for its backward (counted for a GPT in 16 bits, without scores). With [activation
-# checkpointing](07_less_memory.ipynb) only the inputs of the layers remain, 34 GB. But the layer
-# being recomputed needs its 18 GB, and the logits 67 GB: together 120 GB. One GPU with 80 GB cannot
-# hold that.
+# checkpointing](07_less_memory.ipynb) only the inputs of the layers remain, 34 GB. The layer
+# being recomputed needs 18 GB, the logits 67 GB: together 120 GB. One GPU with 80 GB cannot hold
+# that.
 
 # %%
 from course_lib.views.stacked_bars import stacked_bars
@@ -119,7 +119,7 @@ stacked_bars(
 )
 
 # %% [markdown]
-# *FlashAttention makes attention linear in memory. It does not make one device larger.*
+# *FlashAttention makes attention linear in memory. It makes no device larger.*
 #
 # The batch is one sequence, so data parallelism has nothing to cut. What is left to cut is the
 # sequence: **context parallelism**. Each of $n$ ranks gets $1/n$ of the tokens, and all of the
@@ -316,7 +316,7 @@ def ring_attention(q, k, v, positions):
 check(ring_attention)
 
 # %% [markdown]
-# The ring itself, with one number per rank for its keys and values:
+# A number is a rank's keys and values, the colour who sent them:
 
 
 # %%
@@ -689,8 +689,8 @@ for name in ("plain", "zigzag"):
 print(table(rows))
 
 # %% [markdown]
-# Nearly: equal blocks do not take exactly equal times, and each step waits for the slowest. But
-# most of what the plain split loses is won.
+# Not quite: equal blocks do not take equal times, least of all on a busy machine, and each step
+# waits for the slowest. But zigzag wins back most of the time that the plain split loses.
 #
 # ### Where is my token?
 #
@@ -746,7 +746,7 @@ print("your guess:", guessed(guess_right_ranks))
 # of one process, with any kernel and any mask. After it, back: all heads of $T/n$ tokens.
 #
 # The exchange is an **all-to-all**: rank $r$ sends part $s$ to rank $s$ and gets part $r$ of every
-# rank. With `dist.all_to_all(arrived, parts)`, both are lists of $n$ contiguous tensors. Here with
+# rank. `dist.all_to_all(arrived, parts)` takes two lists of $n$ contiguous tensors. Here with
 # four heads, and numbers in which the tens are the piece of the sequence and the ones the head:
 
 
@@ -902,11 +902,11 @@ print("your guesses:", guessed(guess_least_of_two, guess_least_of_four))
 # behind the attention to the one before (section 10). The all-gather waits first and holds all keys
 # and values, $n/2$ times as much.
 #
-# Ulysses sends $q$ and the output too, but of all that only $1/n$ to each rank. With twice the
-# ranks and twice the tokens, a rank sends as much as before: $4Nh/P$ elements in the words of the
-# paper, with $N$ tokens, width $h$ and $P$ ranks. (So on two ranks all three send the same, and on
-# four Ulysses half as much as the others.) With few heads of keys and values the balance tips. For
-# the model of section 1:
+# Ulysses sends $q$ and the output too, but of all that only $1/n$ to each rank. With as many tokens
+# on each rank, a rank never sends more than $4Nh/P$ elements, however many ranks there are (in the
+# words of the paper: $N$ tokens, width $h$ and $P$ ranks). (So on two ranks all three send the
+# same, and on four Ulysses half as much as the others.) With few heads of keys and values the
+# balance tips. For the model of section 1:
 
 # %%
 from course_lib.views.grouped_bars import grouped_bars
@@ -1302,12 +1302,13 @@ print(table(rows))
 print("your guess:", guessed(guess_stays))
 
 # %% [markdown]
-# **Explain.** The ring's largest tensor is one block of keys and values, Ulysses's is $q$, $k$ and
-# $v$ of its heads: neither grows. The all-gather has all keys and values of the sequence, twice as
-# much with twice the ranks. So the claim holds for the ring; for Ulysses as long as there are
-# enough heads; and for the all-gather as long as the keys and values of *one layer* fit, which with
-# grouped-query attention is very long. (And the weights are whole on every rank all the while: they
-# need ZeRO, or tensor parallelism.)
+# **Explain.** The ring's largest tensor is its room for two blocks of keys and values (on two ranks
+# these are all there are), Ulysses's is $q$, $k$ and $v$ of its heads: neither grows. The
+# all-gather has all keys and values of the sequence, twice as much with twice the ranks. So the
+# claim holds for the ring; for Ulysses as long as there are enough heads; and for the all-gather up
+# to the length at which the keys and values of *one layer* no longer fit, and with grouped-query
+# attention that is very long. (And the weights are whole on every rank all the while: they need
+# ZeRO, or tensor parallelism.)
 #
 # ### "The zigzag split is balanced"
 #
@@ -1375,7 +1376,7 @@ print("your guess:", guessed(guess_idle_packed))
 #    <details><summary>Answer</summary>
 #    A block is 131,072/16 tokens, 2 · 8 heads of size 128 and two bytes: 33.6 MB. The ring holds
 #    two of them, 67 MB, the all-gather sixteen, 537 MB. Both let go of it after the layer, so with
-#    80 GB either is affordable; at a million tokens it is 4.3 GB.
+#    80 GB either is affordable; at a million tokens the all-gather holds 4.3 GB.
 #    </details>
 #
 # ## 13. Assignment: `packed_ring_attention` (●● 20 minutes)

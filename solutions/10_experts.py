@@ -796,8 +796,9 @@ print(f"a dense layer's gradients: {dense_layer / 1e9:.2f} GB per layer, once pe
 # them. As with tensor parallelism, what travels are *activations*.
 #
 # **Predict.** Eight ranks with your layer's messages. Once all eight are in one DGX A100; once on
-# two such machines with four each; once on eight. How many times longer does the layer take on two
-# machines than on one? (NVLink moves 300 GB/s from each GPU, an adapter to the network 25.)
+# two such machines with four each; once on eight. How many times as long does the layer take on two
+# machines as on one? (Each exchange has 8 MB, and the experts take 0.2 ms. NVLink moves 300 GB/s
+# from each GPU, an adapter to the network 25.)
 
 # %%
 ### BEGIN SOLUTION
@@ -1078,7 +1079,7 @@ print("your guesses:", guessed(guess_output, guess_gradient))
 #    the first one?
 #
 #    <details><summary>Answer</summary>
-#    8 · 1 · 1 = 8; and 8 · 1 · 1/8 = 1, its least value: the loss sees probabilities. But the
+#    8 · 1 · 1 = 8; and 8 · 1 · 1/8 = 1, as for an even spread: the loss sees probabilities. But the
 #    choice is on a knife's edge, and the gradient pushes the first one down.
 #    </details>
 #
@@ -1090,7 +1091,7 @@ print("your guesses:", guessed(guess_output, guess_gradient))
 #    </details>
 #
 # 5. The busiest of eight experts has 2.5 times its share, nothing is dropped, and experts are half
-#    of a step's time when they are even. How much longer is the step?
+#    of a step's time when they are even. How many times as long is the step?
 #
 #    <details><summary>Answer</summary>
 #    0.5 + 0.5 · 2.5 = 1.75 times as long.

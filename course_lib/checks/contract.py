@@ -163,6 +163,8 @@ class Contract:
     def _operations(self) -> str:
         if not self.allowed:  # all, or none, where nobody would think of any
             return ""
+        if self.allowed == POINT_TO_POINT:
+            return "only send and recv, blocking or not, may be used"
         return f"only {listed(sorted(self.allowed, reverse=True))} may be used"
 
 

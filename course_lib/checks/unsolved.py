@@ -46,8 +46,10 @@ def whose(function: Callable) -> str:
 
 def guessed(*guesses: Any) -> str:
     """Predictions as text, whatever was written; an unfilled `...` is "no guess yet"."""
+    said = [_said(guess) for guess in guesses]
     several = any(isinstance(guess, Mapping | list | tuple | Set) for guess in guesses)
-    return ("; " if several else ", ").join(map(_said, guesses))
+    several |= any("," in words for words in said)
+    return ("; " if several else ", ").join(said)
 
 
 def _said(guess: Any) -> str:

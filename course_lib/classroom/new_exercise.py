@@ -24,7 +24,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from course_lib.checks import case_inputs, compare, reference, traffic_limits
+from course_lib.checks import case_inputs, compare_tensors, reference, traffic_limits
 from course_lib.checks.call_answer import plain
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.exercise import Case, Exercise, Finding, Observation
@@ -50,7 +50,7 @@ def _judge(case: Case, observation: Observation) -> Finding | None:
     tensors = case.data["inputs"]
     for rank, got in enumerate(observation.values):
         want = reference.moved(tensors[rank])
-        if finding := compare.mismatch(got, want, rank, {{}}):
+        if finding := compare_tensors.mismatch(got, want, rank, {{}}):
             return finding
         if finding := traffic_limits.messages(observation, rank, 1, "each rank sends one message"):
             return finding

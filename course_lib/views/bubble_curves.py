@@ -41,7 +41,7 @@ def _draw(bubble: Bubble, below: Mapping[int, int | None], line: float, title: s
     field.marks_below(marks, "m, microbatches, logarithmic", grid=True)
     field.marks_left({k / 5: f"{k / 5:.0%}" for k in range(6)}, "idle", grid=True)
     y = field.up(line)
-    picture.line([(field.left, y), (field.right, y)], "alarm", 1.5, "6 4")
+    picture.line([(field.left, y), (field.right, y)], "alarm", 1.5)
     picture.text(field.left + 6, y - 8, f"{line:.0%}", SMALL, ink="alarm")
     looks: dict[str, Stroke] = {}
     for (p, first), look in zip(below.items(), STROKES, strict=False):

@@ -273,7 +273,9 @@ def _draw(named: Mapping[str, Timeline], unit: str, scale: str, node: int | None
         field.marks_below(marks, f"time{'' if unit == 's' else ' units'}{numbers}")
         end = time_text(longest) if unit == "s" else f"{_length(longest)} units"
     picture.player(_LEFT, right, top, field.bottom, end)
-    picture.key({name: seen[name] for name in sorted(seen, key=_place)})
+    together = ", ".join(name for name in sorted(seen) if seen[name] == COLLECTIVE)
+    key = {together if fill == COLLECTIVE else name: fill for name, fill in seen.items()}
+    picture.key({name: key[name] for name in sorted(key, key=_place)})
     return picture
 
 

@@ -91,7 +91,7 @@ def _draw(
     steps = round_numbers(0, highest, 4, size_text)
     text = time_text if over == "time" else "{:g}".format
     across = round_numbers(0, max(_end(curve, over) for curve in panels.values()), 3, text)
-    top, kinds = picture.height + 28, set()
+    top, kinds = picture.height + 36, set()
     picture.text(4, picture.height + 8, "bytes held", SMALL, ink="soft")
     picture.dot(90, picture.height + 8, 3.5, "ink")
     picture.text(98, picture.height + 8, "the peak", SMALL, ink="soft")

@@ -153,7 +153,7 @@ def _draw(mesh: Mesh, per_node: int, title: str, lines: Mapping[str, str]) -> Pi
         picture.shape(outline, _NODE)
         picture.line([*outline, outline[0]], "soft", 0.8)
         x, y = min(outline, key=lambda corner: (corner[1], corner[0]))
-        picture.text(x + 2, y - 7, f"node {node}", SMALL, ink="soft")
+        picture.text(x - 4, y - 7, f"node {node}", SMALL, ink="soft")
     for axis in AXES:  # what is nearer stands in front
         for one, other in _neighbours(mesh, axis):
             nodes = sorted({node_of(one, per_node), node_of(other, per_node)})

@@ -76,12 +76,13 @@ def _draw(plans: Plans, shown: list[Plan]) -> Picture:
     picture.text(memory.left, top - 12, "memory of a device", SMALL, bold=True)
     picture.text(step.left, top - 12, "time of a step", SMALL, bold=True)
     picture.text(step.left + 100, top - 12, "messages: only what nothing hides", SMALL, ink="soft")
+    steps = _seen(step, [plan.step for plan in shown], STEP)
     for index, each in enumerate(shown):
         y = top + _ROW * index
         picture.text(memory.left - 10, y + 11, _mesh(each), SMALL, "end")
         picture.text(memory.left - 10, y + 25, _options(each), SMALL, "end", ink="soft")
         held = {part: getattr(each.memory, part) for part in _HELD}
-        times = {part: getattr(each.step, part) for part in STEP}
+        times = {part: getattr(each.step, part) for part in steps}
         for field, parts, fills, text, limit in (
             (memory, held, MEMORY, size_text, 1.08 * capacity),
             (step, times, STEP, time_text, 1.34 * longest),
@@ -104,7 +105,7 @@ def _draw(plans: Plans, shown: list[Plan]) -> Picture:
     memories = {part: MEMORY[part] for part in _HELD}
     picture.key(_seen(memory, [plan.memory for plan in shown], memories), memory.left, 480)
     below, picture.height = picture.height, above
-    picture.key(_seen(step, [plan.step for plan in shown], STEP), step.left)
+    picture.key(steps, step.left)
     picture.at_least(below)
     return picture
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from course_lib.text import table
 
-from .charts import Field, name_curves, round_numbers
+from .charts import Field, decades, name_curves, round_numbers
 from .palette import STROKES, strokes
 from .svg_drawing import Picture, Point
 from .view import View
@@ -18,10 +18,12 @@ def ratio_curves(
     ylabel: str,
     title: str,
     highest: float | None = None,
+    log_y: bool = False,
 ) -> View:
     """A line per method over `ratios` (logarithmic), and the same as a table.
 
-    highest: where the picture ends; the table has all of it.
+    highest: where the picture ends; the table has all of it. log_y: whether values differ by so
+        much that their axis is logarithmic, too; then all are above 0.
     """
     if len(curves) > len(STROKES):
         raise ValueError(f"{len(STROKES)} lines can be told apart, not {len(curves)}")
@@ -31,11 +33,15 @@ def ratio_curves(
     picture = Picture(title)
     values = [value for curve in curves.values() for value in curve]
     low, high = min(values), max(values) if highest is None else highest
-    low = max(0.0, low - 0.05 * (high - low))
+    low, high = (low / 1.5, high * 1.5) if log_y else (max(0.0, low - 0.05 * (high - low)), high)
     across = (min(ratios) / 1.05, max(ratios) * 1.05)
-    field = Field(picture, 60, picture.height + 24, 766, 260, across, (low, high), log_x=True)
+    room = (60, picture.height + 24, 766, 260)
+    field = Field(picture, *room, across, (low, high), log_x=True, log_y=log_y)
     field.marks_below({ratio: f"{ratio:g}" for ratio in ratios}, f"{xlabel}, logarithmic", True)
-    field.marks_left(round_numbers(low, high, 6, "{:g}".format), ylabel, grid=True)
+    if log_y:
+        field.marks_left(decades(low, high, "{:g}".format), f"{ylabel}, logarithmic", grid=True)
+    else:
+        field.marks_left(round_numbers(low, high, 6, "{:g}".format), ylabel, grid=True)
     looks = strokes(curves)
     for name, curve in curves.items():
         points = [(field.across(r), field.up(v)) for r, v in zip(ratios, curve, strict=True)]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from course_lib.text import table
 
 from .charts import Field, Text, round_numbers, stack
-from .palette import MEMORY, SERIES, STEP, WAITS, Fill
+from .palette import MEMORY, QUIET, RANKS, SERIES, STEP, WAITS, Fill
 from .svg_drawing import SMALL, WIDTH, Picture, width
 from .view import View
 
@@ -18,6 +18,7 @@ _KNOWN = (
     STEP,
     {"computing": STEP["compute"], "waiting": WAITS},
     {"used": STEP["compute"], "unused": Fill("pale", ink="ink")},
+    {"whole": QUIET, "this rank's part": RANKS[0]},
 )
 
 
@@ -106,6 +107,7 @@ def _draw(
     field.marks_below(round_numbers(0, end, 6, text), label)
     if limit is not None:
         x = field.across(limit)
+        picture.line([(x, top - 6), (x, field.bottom)], "reverse", 4)  # bars have all colours
         picture.line([(x, top - 6), (x, field.bottom)], "alarm", 2, "6 4")
         picture.text(x, top - 14, limit_words, SMALL, "middle", ink="alarm")
     picture.key(fills)
@@ -137,9 +139,13 @@ def _bar(
         return end
     for x in (stop + 3, stop + 9):
         picture.line([(x - 3, y + high + 3), (x + 3, y - 3)], "soft", 1.5)
-    last, amount = list(parts.items())[-1]
-    hint = f"{last}: {text(amount)}, cut"
-    picture.box(stop + 12, y, _STUB - 12, high, fills[last], hint, key="cut")
+    x = field.right
+    for part, amount in reversed(parts.items()):  # the end of the bar, on the same scale
+        begin = max(x - amount * pixels, stop + 12)
+        if begin < x:
+            hint = f"{part}: {text(amount)}, cut"
+            picture.box(begin, y, x - begin, high, fills[part], hint, key="cut")
+        x = begin
     return field.right
 
 

@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from .charts import Field, round_numbers
-from .palette import SERIES, Fill
+from .charts import Field, name_curves, round_numbers
+from .palette import SERIES
 from .svg_drawing import WIDTH, Picture, width
 from .view import View
 
@@ -59,5 +59,7 @@ def _draw(
             picture.dot(field.across(counted[name]), y, 5, SERIES[1].color, hint)
     field.marks_below(round_numbers(0, most, 8, "{:g}".format))
     words = {"the quickest round; the line goes on to the median": SERIES[2]}
-    picture.key(words | ({"operations, counted": Fill(SERIES[1].color)} if counted else {}))
+    picture.key(words)
+    if counted:
+        name_curves(picture, {}, {"operations, counted": SERIES[1].color})
     return picture

@@ -162,7 +162,7 @@ class Picture:
         (a, b), (c, d) = start, end
         self._parts.append(
             f"<line class='m' x1='{_n(a)}' y1='{_n(b)}' x2='{_n(c)}' y2='{_n(d)}' "
-            f"stroke='{color}' stroke-width='1.2' opacity='.75'{_data(word, 'word')}>"
+            f"stroke='{color}' stroke-width='2'{_data(word, 'word')}>"
             f"{f'<title>{escape(hint)}</title>' if hint else ''}</line>"
         )
 

@@ -108,8 +108,8 @@ def _draw(stages: Sequence[Stage], experts: int, title: str) -> Picture:
         picture.text(_LEFT - 8, (y + bands[rank + 1] - 12) / 2, f"rank {rank}", SMALL, "end")
         if rank:
             picture.line([(4, y - 6), (WIDTH - 4, y - 6)], "line", 0.8)
-    picture.height = bands[-1]
-    picture.player(columns[0], columns[-1] + _WIDE, top, bands[-1] - 12, counted(7, "step"))
+    picture.height = bands[-1] + 8
+    picture.player(columns[0], columns[-1] + _WIDE, top, bands[-1] - 4, counted(7, "step"))
     share = experts // len(stages[0])
     picture.key(
         {f"expert {e}, on rank {e // share}": fill for e, fill in enumerate(RANKS[:experts])}

@@ -113,11 +113,12 @@ class Explorer(View):
     def _said(self) -> str:
         """The controls without a kernel: what is shown, and that it could be something else."""
         words = "; ".join(
-            f"{_label(name, control)} = {control.said(self._start[name])}"
+            f"{_label(name, control)} = {control.said(self._start[name])}".replace(" ", "\xa0")
             for name, control in self._controls.items()
             if control.when is None or control.when(self._start)
         )
-        shown = textwrap.fill(f"Shown: {words}.", _LINE)  # JupyterLab breaks long lines anywhere
+        # JupyterLab breaks long lines anywhere; a name and its value stay together.
+        shown = textwrap.fill(f"Shown: {words}.", _LINE).replace("\xa0", " ")
         return f"{shown}\nWith a running kernel you can change this here."
 
     def controls(self) -> tuple[Any, Callable[[Callable[[View], None]], None]]:

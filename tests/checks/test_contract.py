@@ -20,7 +20,7 @@ from course_lib.checks.registry import all_exercises
         (
             Contract(in_place="tensor", groups=True, allowed=frozenset({"send", "recv"})),
             "In place: `tensor` itself holds the result and is returned. "
-            "Only send and recv may be used.",
+            "Only send and recv, blocking or not, may be used.",
         ),
         (
             Contract(in_place="values", returned="each push's staleness"),

@@ -8,7 +8,7 @@ from course_lib.checks.contract import Contract
 from course_lib.checks.examine import examine_briefly
 from course_lib.checks.exercise import Case, Exercise, Observation
 from course_lib.checks.run_answer import Crossed, Job, Outcome
-from course_lib.checks.sandbox import loopback_traffic
+from course_lib.checks.sandbox import grader, loopback_traffic
 from course_lib.checks.sandbox.answer_program import Piece, Program
 from course_lib.checks.sandbox.grader import Grader
 from course_lib.observe import CommEvent, Trace
@@ -90,15 +90,15 @@ EXERCISE = Exercise(
 
 @pytest.fixture(scope="module")
 def verdict():
-    with pytest.MonkeyPatch.context() as patch, Grader() as grader:
+    with pytest.MonkeyPatch.context() as patch, Grader() as sandboxes:
         patch.setattr(grader, "examine", examine_briefly)
-        if not grader.isolated:
+        if not sandboxes.isolated:
             pytest.skip("this system has no namespaces to give")
 
         def take(code: str):
             pieces = (Piece("/lesson/a.py", IMPORTS), Piece("/answers/x/everything.py", code))
             program = Program("everything", pieces)
-            return grader.verdict(EXERCISE, program, random.Random(1), [IMPORTS])
+            return sandboxes.verdict(EXERCISE, program, random.Random(1), [IMPORTS])
 
         yield take
 

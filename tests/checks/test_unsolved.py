@@ -52,5 +52,5 @@ def test_a_guess_is_printed_whatever_it_is():
     assert guessed(["activations"]) == guessed({"activations"}) == "activations"
     assert guessed({"ZeRO-1": 2, "ZeRO-3": [1, 2]}) == "ZeRO-1: 2, ZeRO-3: 1 and 2"
     assert guessed([], {}) == "none; none"
-    assert guessed(12000, -83119, 9999, True) == "12,000, -83,119, 9999, True"
+    assert guessed(12000, -83119, 9999, True) == "12,000; -83,119; 9999; True"
     assert guessed(2**0.5, 2.0, 1e-10) == "1.414214, 2.0, 1e-10"

@@ -10,6 +10,7 @@ import pytest
 
 from course_lib.checks.contract import POINT_TO_POINT, Contract
 from course_lib.checks.examine import examine_briefly
+from course_lib.checks.sandbox import grader
 from course_lib.checks.sandbox.answer_program import Piece, Program
 from course_lib.checks.sandbox.grader import Grader
 from course_lib.checks.sandbox.resource_limits import Limits
@@ -38,8 +39,8 @@ def verdicts_on(attacks: Mapping[str, str]) -> dict[str, Verdict]:
     only_messages = Contract(allowed=POINT_TO_POINT, separate=True)
     exercise = replace(tiny.EXERCISES["exchange"], contract=only_messages)
     limits = Limits(memory=2**30, seconds=20, processes=150, disk=2**26)
-    with pytest.MonkeyPatch.context() as patch, Grader(limits) as grader:
-        if not grader.isolated:
+    with pytest.MonkeyPatch.context() as patch, Grader(limits) as sandboxes:
+        if not sandboxes.isolated:
             pytest.skip("this system has no namespaces to give")
         patch.setattr(grader, "_DEFINE_SECONDS", 6.0)
         patch.setattr(grader, "_MORE_SECONDS", 8.0)
@@ -48,7 +49,7 @@ def verdicts_on(attacks: Mapping[str, str]) -> dict[str, Verdict]:
         def take(code: str) -> Verdict:
             pieces = (Piece("/lesson/lesson.py", _IMPORTS), Piece("/answers/x/exchange.py", code))
             program = Program("exchange", pieces)
-            return grader.verdict(exercise, program, random.Random(time.time()), [_IMPORTS])
+            return sandboxes.verdict(exercise, program, random.Random(time.time()), [_IMPORTS])
 
         with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
             taken = dict(zip(attacks, pool.map(take, attacks.values()), strict=True))

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import nn
 
 from course_lib.models import NASTY_MODELS
-from tests.techniques import regression
+from tests.techniques import least_squares_task
 from tests.techniques.least_squares_task import mse, sgd
 
 STEPS, SAMPLES = 10, 60  # 60 samples divide over 1 to 5 ranks
@@ -24,7 +24,7 @@ OPTIMIZERS = {"adamw": adamw, "sgd": sgd}
 
 def data(steps: int = STEPS) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Batches of which each rank takes its rows, by `mine`."""
-    return regression.data(SAMPLES, steps)
+    return least_squares_task.data(SAMPLES, steps)
 
 
 def mine(batch: torch.Tensor) -> torch.Tensor:

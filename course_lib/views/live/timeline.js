@@ -48,7 +48,7 @@ const drawMoment = () => {
   }
   for (const { line, flying, x1, x2, y1, y2 } of messages) {
     const share = (x - x1) / Math.max(x2 - x1, 1e-6);
-    line.style.opacity = whole ? "" : share < 0 ? 0.08 : 0.75;
+    line.style.opacity = whole ? "" : share < 0 ? 0.08 : 1;
     flying.style.display = !whole && share > 0 && share < 1 ? "" : "none";
     flying.setAttribute("transform", `translate(${at(x)},${y1 + share * (y2 - y1)})`);
   }

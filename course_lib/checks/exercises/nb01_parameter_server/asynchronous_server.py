@@ -208,7 +208,7 @@ EXERCISE = Exercise(
         version + 1. Return the list.
         """,
     ),
-    passed="nobody waits, and every push is some steps late",
+    passed="nobody waits, and a push is as many steps late as were taken meanwhile",
     contract=Contract(
         in_place="values",
         returned="each push's staleness",

@@ -100,7 +100,7 @@ EXERCISE = Exercise(
         workers * size / servers, size, and 2 * (workers - 1) / workers * size.
         """,
     ),
-    passed="a server's link grows with the workers, a ring's never exceeds twice the tensor",
+    passed="what a server sends grows with the workers, a ring's rank never sends twice the tensor",
     contract=Contract(
         allowed=frozenset(),
     ),

@@ -243,7 +243,7 @@ EXERCISE = Exercise(
     ),
     passed="all ranks agree, and what is ready first leaves first",
     contract=Contract(
-        sends="the ranks may agree in any way",
+        gives="every rank returns the same buckets, in whatever way the ranks agree",
     ),
     points=2,
 )
