@@ -140,7 +140,7 @@ def _bar(
     for x in (stop + 3, stop + 9):
         picture.line([(x - 3, y + high + 3), (x + 3, y - 3)], "soft", 1.5)
     x = field.right
-    for part, amount in reversed(parts.items()):  # the end of the bar, on the same scale
+    for part, amount in reversed(list(parts.items())):  # the end of the bar, on the same scale
         begin = max(x - amount * pixels, stop + 12)
         if begin < x:
             hint = f"{part}: {text(amount)}, cut"
