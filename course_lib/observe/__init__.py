@@ -17,7 +17,7 @@ In the order in which to read, each line by itself:
       races             buffers_in_flight, memory_overlap, operator_watch
       other mistakes    argument_checks, cut_gradients; silent_mistakes and event_wording say them
     all ranks           trace; traffic, collective_bytes, memory_curves, arrivals,
-                        collective_calls; matching, wait_cycle
+                        collective_calls; matching, wait_for_graph
       times             timeline, measured_timeline, hidden_communication, step_timing
       for Perfetto      chrome_trace
 """

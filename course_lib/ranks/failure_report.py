@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from course_lib.observe import CommEvent, Frame, RankWarning, Trace
-from course_lib.observe.wait_cycle import awaited, has_cycle
+from course_lib.observe.wait_for_graph import awaited, has_cycle
 
 from .diagnosis import SHIFTS_MESSAGES, Cause, advice, diagnose
 from .errors import Failure, RunRecord

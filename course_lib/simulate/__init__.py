@@ -11,7 +11,7 @@ In the order in which to read, each line by itself:
     schedules      engine, pipeline; blocking_sends for sends that wait
     decisions      memory_choices, pipeline_choices: all ways to run a job, and what each costs
     recordings     rank_programs, recorded_transfers, replaying
-    planning       planner, mesh_candidates, plan_remedies, plans
+    planning       planner, mesh_search, plan_remedies, plans
       what it adds up   planner_assumptions, frameworks; plan_stages, plan_memory, plan_traffic,
                         layer_traffic, plan_time
       is it right?      published, accuracy; published_run, published_megatron,

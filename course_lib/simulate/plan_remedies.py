@@ -6,7 +6,7 @@ from dataclasses import replace
 from course_lib.techniques.mesh import Mesh
 
 from .hardware import DEVICES
-from .mesh_candidates import OVER, Search
+from .mesh_search import OVER, Search
 from .plans import GB, Refused
 
 _MORE_NODES = tuple(2**k for k in range(1, 13))

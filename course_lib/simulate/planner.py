@@ -20,7 +20,7 @@ from course_lib.techniques.mesh import Mesh
 from .cluster import Cluster
 from .frameworks import MODERN
 from .memory_formulas import MEGATRON_BF16, Recompute, StateBytes
-from .mesh_candidates import Search
+from .mesh_search import Search
 from .plan_remedies import remedies
 from .planner_assumptions import Software
 from .plans import Plan, Plans, Refused

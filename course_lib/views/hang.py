@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from course_lib.observe import CommEvent, Frame, Trace
-from course_lib.observe.wait_cycle import awaited, wait_cycle
+from course_lib.observe.wait_for_graph import awaited, wait_cycle
 from course_lib.text import listed
 
 from .palette import WAITS, Fill

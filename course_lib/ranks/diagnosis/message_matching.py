@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from course_lib.observe import CommEvent, Trace
-from course_lib.observe.wait_cycle import wait_cycle
+from course_lib.observe.wait_for_graph import wait_cycle
 
 from .cause import Cause
 from .deadlock_cause import deadlock, waits_for_itself

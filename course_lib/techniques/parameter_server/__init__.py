@@ -1,13 +1,13 @@
 """A parameter server: some ranks keep the parameters, all others compute with them.
 
               server 0     server 1         ranges of keys (key_ranges, placement), the optimizer
-               |  ^         |  ^            and the workers' clocks (shard_updates, bounded_delay)
+               |  ^         |  ^            and the workers' clocks (apply_gradients, bounded_delay)
         values v  | grads   v  |
               worker 0  worker 1  worker 2  pull, compute, push (worker, filters)
 
 To read in this order: key_ranges, placement, job, bounded_delay, range_clocks, messages,
-shard_updates, inbox, server, worker, filters. Runs on gloo, whose `recv` can take a message of any
-rank.
+apply_gradients, inbox, server, worker, filters. Runs on gloo, whose `recv` can take a message of
+any rank.
 
 Needs of its neighbours: make_optimizer.
 
@@ -16,6 +16,7 @@ Dean et al., "Large Scale Distributed Deep Networks" (DistBelief), NIPS 2012; Ho
 Effective Distributed ML via a Stale Synchronous Parallel Parameter Server", NIPS 2013.
 """
 
+from .apply_gradients import Shard, Step
 from .bounded_delay import EVENTUAL, SEQUENTIAL, Progress
 from .filters import SignificantlyModified
 from .job import Job
@@ -24,7 +25,6 @@ from .messages import PeerLost
 from .placement import HashRing, Placement, by_hash, by_range, by_tensor, imbalance
 from .range_clocks import RangeClocks
 from .server import Report, Server, Start
-from .shard_updates import Shard, Step
 from .worker import Worker
 
 __all__ = [

@@ -21,11 +21,11 @@ from torch.profiler import record_function
 
 from course_lib.techniques.make_optimizer import MakeOptimizer
 
+from .apply_gradients import Shard, Step
 from .inbox import ByArrival, ByLogicalTime
 from .job import Job
 from .key_ranges import Layout
 from .messages import Exchange, Kind, PeerLost, Request, receive_request, send_reply
-from .shard_updates import Shard, Step
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from course_lib.observe import Trace
-from course_lib.observe.wait_cycle import awaited, has_cycle, wait_cycle
+from course_lib.observe.wait_for_graph import awaited, has_cycle, wait_cycle
 
 from .events import event
 
