@@ -28,7 +28,7 @@
 # **You need** `isend` and `recv` from [lesson 00](00_ranks.ipynb) and the ring of [lesson
 # 02](02_ring_all_reduce.ipynb). **It takes** 90 minutes to the end of section 4. All else is
 # optional: 25 minutes for section 5, 40 for sections 6 and 7, 25 for the assignment, with reading;
-# sections 8 to 11 are there to run and read. The machine needs a minute. Each exercise says how
+# sections 8 to 11 are there to run and read. Each exercise says how
 # hard it is (● a few lines, ●● two ideas together, ●●● the hard one) and how long it takes.
 
 # %%
@@ -86,14 +86,13 @@ print("your guess:", guessed(guess_scores_gb))
 
 # %% [markdown]
 # **Explain.** The scores grow with the *square* of the length. FlashAttention (Dao et al. 2022)
-# never stores them: it goes over the keys block by block and keeps a running softmax. That takes
-# the first line away, and with it the square.
+# never stores them: it goes over the keys in blocks and keeps a running softmax. So the first
+# line goes, and the square.
 #
-# The other lines stay, and they grow with the length itself. A layer keeps 34 bytes per token and
+# The other lines stay, and grow with the length. A layer keeps 34 bytes per token and
 # unit of width for its backward (counted for a GPT in 16 bits, without scores). With [activation
 # checkpointing](07_less_memory.ipynb) only the inputs of the layers remain, 34 GB. The layer
-# being recomputed needs 18 GB, the logits 67 GB: together 120 GB. One GPU with 80 GB cannot hold
-# that.
+# being recomputed needs 18 GB, the logits 67 GB: together 120 GB. No GPU of 80 GB holds that.
 
 # %%
 from course_lib.views.stacked_bars import stacked_bars
@@ -124,8 +123,7 @@ stacked_bars(
 # The batch is one sequence, so data parallelism has nothing to cut. What is left to cut is the
 # sequence: **context parallelism**. Each of $n$ ranks gets $1/n$ of the tokens, and all of the
 # layer that treats each token by itself (norms, projections, MLP, loss) runs on only those: the
-# last bar. Only attention looks at other tokens. How, without any rank having them all, is the
-# subject of this lesson.
+# last bar. Only attention looks at other tokens. How, without any rank having them all?
 #
 # **Who solved it, and when.** Liu, Zaharia and Abbeel sent keys and values round a ring while each
 # device works on the block that it has (Ring Attention, 2023, [arXiv
@@ -139,7 +137,7 @@ stacked_bars(
 # %% [markdown]
 # ## 2. Two softmaxes become one
 #
-# A rank will see all keys, but never hold them all at once. Can attention over keys A and attention
+# A rank will see all keys, but never all at once. Can attention over keys A and attention
 # over keys B be put together, when the scores are long gone?
 #
 # The softmax of one query over keys A is

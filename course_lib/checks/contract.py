@@ -18,8 +18,9 @@ POINT_TO_POINT = frozenset({"send", "recv"})
 GENERAL = (
     "Unless an exercise says otherwise, your function leaves its arguments and the global states "
     "of random generators as they were, can be called again with other sizes, keeps nothing from "
-    "one call to the next, runs no forward pass twice, and sends nothing that its result does not "
-    "need. A model that it may change keeps its parameters where they are in memory."
+    "one call to the next, runs no forward pass twice, sends nothing that its result does not "
+    "need, and goes by no hash() and no order of a set, which differ between processes. A model "
+    "that it may change keeps its parameters where they are in memory."
 )
 _AGREE = (
     "every rank has to come to the same result by itself: hash() of a text and the order of a set "

@@ -10,7 +10,7 @@ LARGEST = 8  # workers that stand apart
 _RADIUS = 150.0  # pixels of the circle on which the workers stand
 _SERVER, _WORKER = (112.0, 46.0), (104.0, 42.0)  # pixels of a box
 _ASIDE = 8.0  # pixels that a push and a pull keep to their side
-_HOLDS, _READS = Fill("#f2d264"), RANKS[3]
+_HOLDS, _READS = RANKS[1], RANKS[3]
 
 
 def server_and_ring(workers: int = 4) -> View:
